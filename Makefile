@@ -1,0 +1,61 @@
+# Everything a developer runs. Each target sets up what it needs, in a virtual environment of this folder.
+# PYTHON=python3.12 uses another interpreter, in an environment of its own beside the first; JOBS=8 sets the test processes.
+
+PYTHON ?= python3
+JOBS   ?= 4
+
+VENV := .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
+BIN  := $(VENV)/bin
+PIP  := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup demo test test-long check format ci bench bench-smoke clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## make the virtual environment (done by the others when needed)
+
+demo: $(VENV)/.ready ## worker processes drain a board, one is killed, nothing is lost
+	$(BIN)/dibs demo
+
+test: $(VENV)/.ready ## the tests, without the slow ones
+	$(BIN)/pytest -n $(JOBS) -q -m "not slow" tests
+
+test-long: $(VENV)/.ready ## the slow fault and load runs
+	$(BIN)/pytest -q -m slow tests
+
+check: $(VENV)/.ready ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.ready ## apply the formatting and the safe lint fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# An absent service skips a test on a laptop and fails it where CI is set.
+ci: export CI = 1
+ci: check demo bench-smoke test ## what a change must pass; the last line is the test count
+
+bench: $(VENV)/.bench ## measure everything the README states, into bench/results (20 minutes)
+	$(BIN)/python bench/all.py
+
+bench-smoke: $(VENV)/.bench ## every bench script for a few seconds, to see that it runs
+	$(BIN)/python bench/all.py --quick --out build/bench-smoke
+
+clean: ## remove the environments, caches and build products
+	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench/results/.work-*
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("dibs needs Python 3.11 or newer, and $(PYTHON) is " + sys.version.split()[0] + "; give PYTHON=…" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+	$(PIP) install --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.ready
+	$(PIP) install --editable '.[bench]'
+	@touch $@

@@ -1,0 +1,430 @@
+"""Names for files: repo-relative paths and patterns, and the work tree they belong to.
+
+Two spellings of one file must become one name (`normalise`), and two patterns must be known to meet whenever
+some file lies under both (`overlaps`). A pattern covers what it matches and everything below that. The disk
+is read only to follow links and to find `.git`. This module never runs git, never writes, and does not know of
+locks or boards. A hook imports it on every edit, so it imports only what the interpreter has loaded anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+
+from dibs.errors import Invalid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
+
+    S = TypeVar("S")
+    T = TypeVar("T")
+    Chars = tuple[tuple[int, int], ...]  # what one place in a segment may hold, as spans of code points
+    Tokens = list[Chars | None]  # one entry for each place; None is a run of any length
+
+MAX_LENGTH = 4096
+# The greatest character. Names may not contain it, so that it sorts after all of them (see prefix_range).
+_LAST = "\U0010ffff"
+_ANY: Chars = ((1, ord(_LAST)),)
+
+
+def normalise(path: str, *, root: str | None = None, cwd: str | None = None, roots: tuple[str, ...] = ()) -> str:
+    """The one repo-relative name of a path or pattern, however the user spelt it.
+
+    With `root`, relative paths start at `cwd`, links are followed, and the answer is relative to whichever of
+    `root` and `roots` (the other worktrees) holds the path most closely: one worktree may lie inside another.
+    Without `root`, the path is taken as repo-relative and the disk is not looked at.
+    """
+    _check(path)
+    if os.sep == "\\":
+        path = path.replace("\\", "/")
+    if root is None:
+        if os.path.isabs(path):
+            fault = f"{_show(path)} is absolute, and there is no root to relate it to"
+            raise Invalid(fault, hint="give it relative to the root of the repository")
+        return _join(_collapse(path, follow=False))
+
+    tops = [_real(top) for top in (root, *roots)]
+    base, rest = _anchor(path, cwd, (root, *roots, *tops))
+    head, tail = _split(_collapse(rest, follow=True))
+    name = _inside(_real(os.path.join(base, *head)), tops)
+    if name is None and not tail and head and head[-1] != "..":
+        # A link that leads out of the repository is still an entry of it, under its own name.
+        name = _inside(os.path.join(_real(os.path.join(base, *head[:-1])), head[-1]), tops)
+    if name is None:
+        fault = f"{_show(path)} is outside the repository {_show(tops[0])}"
+        start = "" if os.path.isabs(path) else f"; relative paths start at {_show(base)}"
+        raise Invalid(fault, hint=f"give a path inside it{start}")
+    return _join([*_segments(name), *tail])
+
+
+def is_pattern(p: str) -> bool:
+    return any(map(_is_glob, _segments(p)))
+
+
+def overlaps(a: str, b: str) -> bool:
+    """Is there any path that both cover?
+
+    Both cover whatever lies below their matches, so once either has reached its end or a `**` with the other
+    still in step, a common path exists: write out what is left of that other, then what is left of the first.
+    Hence only the segments before that point have to meet, pair by pair.
+    """
+    for x, y in zip(_segments(a), _segments(b), strict=False):
+        if x == "**" or y == "**":
+            return True
+        if not _segments_meet(x, y):
+            return False
+    return True
+
+
+def covers(pattern: str, path: str) -> bool:
+    """Does the pattern match this literal path, or a folder above it?"""
+    if not is_pattern(pattern):
+        return not pattern or path == pattern or path.startswith(pattern + "/")
+    steps = [None if segment == "**" else segment for segment in _segments(pattern)]
+    return _lay(steps, _segments(path), _names, to_end=False)
+
+
+def literal_prefix(p: str) -> str:
+    """The folders that every path covered by `p` begins with."""
+    return "/".join(_split(_segments(p))[0])
+
+
+def prefix_range(prefix: str) -> tuple[list[str], str, str]:
+    """Where to look, in an index of literal prefixes, for all that can overlap a pattern with this one.
+
+    Patterns overlap only if the prefix of one is the other's or an ancestor of it. So: `prefix` and its
+    ancestors, and the half-open interval that holds its descendants ("0" follows "/"). The order is that of
+    code points, which is also that of UTF-8 bytes: SQLite's default, PostgreSQL's `COLLATE "C"`.
+    """
+    if not prefix:
+        return [""], "", _LAST
+    parts = prefix.split("/")
+    return ["/".join(parts[:i]) for i in range(len(parts) + 1)], prefix + "/", prefix + "0"
+
+
+class Place:
+    """Where a directory belongs: its work tree, and the home that all work trees of that repository share."""
+
+    __slots__ = ("home", "is_worktree", "worktree")
+
+    def __init__(self, worktree: str | None, home: str, is_worktree: bool) -> None:
+        self.worktree = worktree
+        self.home = home
+        self.is_worktree = is_worktree
+
+
+def find_place(start: str) -> Place:
+    """The work tree around `start`, which need not exist; outside any, `start` is its own home."""
+    start = here = _real(start)
+    while (place := _place_at(here)) is None:
+        if here == os.path.dirname(here):
+            return Place(None, start, False)
+        here = os.path.dirname(here)
+    return place
+
+
+def case_insensitive(directory: str) -> bool:
+    """Does the file system fold case here? Asked of names that exist; nothing is created."""
+    here = _real(directory)
+    try:
+        device = os.stat(here).st_dev
+        while os.stat(here).st_dev == device:  # the folder above may be on another file system
+            with os.scandir(here) as entries:
+                ours = (e.name for e in entries if e.name.isascii() and e.name.swapcase() != e.name)
+                name = next(ours, "")
+            if name:
+                return _same_entry(here, name, name.swapcase())
+            if here == os.path.dirname(here):
+                break
+            here = os.path.dirname(here)
+    except OSError:
+        pass
+    return sys.platform in ("darwin", "win32")
+
+
+def fold(p: str) -> str:
+    """The spelling under which names that differ only in case are equal."""
+    return p.casefold()
+
+
+def _show(path: str) -> str:
+    return repr(path if len(path) <= 120 else path[:117] + "...")
+
+
+def _check(path: object) -> None:
+    if not isinstance(path, str):
+        raise Invalid(f"a path must be text, not {type(path).__name__}", hint="give it as a string")
+    if not path:
+        raise Invalid("a path cannot be empty", hint="give a path such as src/auth, or ** for everything")
+    if len(path) > MAX_LENGTH:
+        fault = f"the path {_show(path)} has {len(path)} characters, more than {MAX_LENGTH}"
+        raise Invalid(fault, hint="name a folder above it")
+    if path.isprintable():
+        return
+    for c in path:
+        if c < " " or "\x7f" <= c <= "\x9f" or c in "\u2028\u2029":
+            fault = f"the path {_show(path)} contains a control character"
+        elif "\ud800" <= c <= "\udfff" or c == _LAST:
+            fault = f"the path {_show(path)} contains {c!a}, which cannot be stored as text"
+        else:
+            continue
+        raise Invalid(fault, hint="put ? in its place, or name the folder that holds it")
+
+
+def _real(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError, RecursionError) as error:  # realpath recurses along a chain of links
+        fault = f"the path {_show(path)} cannot be resolved: {error}"
+        raise Invalid(fault, hint="name the file that it leads to") from error
+
+
+def _anchor(path: str, cwd: str | None, tops: tuple[str, ...]) -> tuple[str, str]:
+    """A directory that is certainly literal, and the rest: a root's own name may hold `[` or `*`."""
+    if not os.path.isabs(path):
+        try:
+            return (os.getcwd() if cwd is None else cwd), path
+        except OSError as error:
+            fault = f"the working directory cannot be read: {error.strerror}"
+            raise Invalid(fault, hint="change to one that exists, or give an absolute path") from error
+    spellings = (top.replace(os.sep, "/").rstrip("/") for top in tops)
+    above = [s for s in spellings if path == s or path.startswith(s + "/")]
+    top = max(above, key=len) if above else os.path.splitdrive(path)[0]
+    return top + "/", path[len(top) :]
+
+
+def _inside(located: str, tops: list[str]) -> str | None:
+    for top in sorted(tops, key=len, reverse=True):
+        stem = top.rstrip(os.sep) + os.sep
+        if located == top or located.startswith(stem):
+            return located[len(stem) :].replace(os.sep, "/")
+    return None
+
+
+def _collapse(path: str, *, follow: bool) -> list[str]:
+    """Resolve `.` and `..`. To `follow` links, `..` among literals stays: the disk knows a link's parent."""
+    out: list[str] = []
+    globs = 0
+    for segment in path.split("/"):
+        if segment in ("", "."):
+            continue
+        if segment != ".." or (follow and not globs):
+            out.append(segment)
+            globs += _is_glob(segment)
+        elif not out:
+            raise Invalid(f"{_show(path)} leads out of the repository", hint="give a path below its root")
+        elif out[-1] == "**":
+            raise Invalid(f"{_show(path)} has .. after **, which is no one folder", hint="write it without ..")
+        else:
+            globs -= _is_glob(out.pop())
+    return out
+
+
+def _join(segments: list[str]) -> str:
+    kept = [s for i, s in enumerate(segments) if s != "**" or segments[i - 1 : i] != ["**"]]
+    name = "/".join(kept) or "**"
+    _check(name)  # the working directory or a link's target may have brought in what the user did not write
+    return name
+
+
+def _segments(p: str) -> list[str]:
+    return p.split("/") if p else []
+
+
+def _split(segments: list[str]) -> tuple[list[str], list[str]]:
+    """The literal segments before the first glob, and the rest."""
+    first = next((i for i, segment in enumerate(segments) if _is_glob(segment)), len(segments))
+    return segments[:first], segments[first:]
+
+
+def _class_end(segment: str, start: int) -> int:
+    """Where the class opened at `start` closes, or -1. As in a shell, a `]` in first place is a member."""
+    first = start + 2 if segment[start + 1 : start + 2] == "!" else start + 1
+    return segment.find("]", first + 1)
+
+
+def _has_class(segment: str) -> bool:
+    start = segment.find("[")  # if the first is never closed, no later one is
+    return start >= 0 and _class_end(segment, start) >= 0
+
+
+def _is_glob(segment: str) -> bool:
+    return "*" in segment or "?" in segment or _has_class(segment)
+
+
+def _class(body: str) -> Chars:
+    negated = body[0] == "!"
+    spans: list[tuple[int, int]] = []
+    i = int(negated)
+    while i < len(body):
+        last = i + 2 if body[i + 1 : i + 2] == "-" and i + 2 < len(body) else i
+        low, high = sorted((ord(body[i]), ord(body[last])))
+        spans.append((low, high))
+        i = last + 1
+    if not negated:
+        return tuple(spans)
+    gaps: list[tuple[int, int]] = []
+    free = 1
+    for low, high in sorted([*spans, (ord("/"), ord("/")), (ord(_LAST) + 1, ord(_LAST) + 1)]):
+        if free < low:
+            gaps.append((free, low - 1))
+        free = max(free, high + 1)
+    return tuple(gaps)
+
+
+def _literal(text: str) -> list[Chars]:
+    return [((ord(c), ord(c)),) for c in text]
+
+
+def _tokens(segment: str) -> Tokens:
+    out: Tokens = []
+    i = 0
+    while i < len(segment):
+        c = segment[i]
+        end = _class_end(segment, i) if c == "[" else -1
+        if end >= 0:
+            out.append(_class(segment[i + 1 : end]))
+            i = end
+        elif c == "*":
+            out.append(None)
+        else:
+            out += [_ANY] if c == "?" else _literal(c)
+        i += 1
+    return out
+
+
+def _readings(segment: str) -> list[Tokens]:
+    """A segment with a class also names its own spelling: `app/[id]/page.tsx` is a file in many projects."""
+    return [_tokens(segment), [*_literal(segment)]] if _has_class(segment) else [_tokens(segment)]
+
+
+def _segments_meet(x: str, y: str) -> bool:
+    if x == y or not (_is_glob(x) or _is_glob(y)):
+        return x == y
+    return any(_tokens_meet(s, t) for s in _readings(x) for t in _readings(y))
+
+
+def _tokens_meet(s: Tokens, t: Tokens) -> bool:
+    if None in s and None in t:
+        # Each star can swallow the other's middle: only what precedes the first and follows the last counts.
+        return _starts_meet(s, t) and _starts_meet(s[::-1], t[::-1])
+    stars, row = (s, t) if None in s else (t, s)
+    return _lay(stars, [chars for chars in row if chars is not None], _meet, to_end=True)
+
+
+def _starts_meet(s: Tokens, t: Tokens) -> bool:
+    for x, y in zip(s, t, strict=False):
+        if x is None or y is None:
+            break
+        if not _meet(x, y):
+            return False
+    return True
+
+
+def _meet(x: Chars, y: Chars) -> bool:
+    return x == y or any(a <= d and c <= b for a, b in x for c, d in y)
+
+
+def _names(segment: str, name: str) -> bool:
+    if segment == name or not _is_glob(segment):
+        return segment == name
+    return _lay(_tokens(segment), _literal(name), _meet, to_end=True)
+
+
+def _lay(steps: Sequence[S | None], row: Sequence[T], fits: Callable[[S, T], bool], *, to_end: bool) -> bool:
+    """Can the steps be laid along the row from its start (and `to_end`), None spanning any gap?
+
+    The leftmost place for each run between two Nones leaves most room for the rest, so nothing is taken back.
+    Answers are kept: a long run that nearly fits everywhere asks the same few questions a million times.
+    """
+    known: dict[tuple[S, T], bool] = {}
+
+    def fits_here(step: S, item: T) -> bool:
+        if (step, item) not in known:
+            known[step, item] = fits(step, item)
+        return known[step, item]
+
+    runs: list[list[S]] = [[]]
+    for step in steps:
+        if step is None:
+            runs.append([])
+        else:
+            runs[-1].append(step)
+    at = 0
+    for number, run in enumerate(runs):
+        latest = len(row) - len(run)
+        earliest = max(at, latest) if to_end and number == len(runs) - 1 else at
+        if number == 0:
+            latest = min(latest, 0)
+        for start in range(earliest, latest + 1):
+            if all(map(fits_here, run, row[start : start + len(run)])):
+                at = start + len(run)
+                break
+        else:
+            return False
+    return True
+
+
+def _same_entry(directory: str, name: str, other: str) -> bool:
+    """Are two spellings one entry? Two hard links look alike to stat, but both are listed."""
+    try:
+        there = os.lstat(os.path.join(directory, other))
+    except FileNotFoundError:
+        return False
+    here = os.lstat(os.path.join(directory, name))
+    return os.path.samestat(here, there) and other not in os.listdir(directory)
+
+
+def _place_at(root: str) -> Place | None:
+    dot_git = os.path.join(root, ".git")
+    try:
+        mode = os.stat(dot_git).st_mode
+        if stat.S_ISDIR(mode):
+            return Place(root, _home(_real(dot_git)), False)
+        if not stat.S_ISREG(mode):  # reading a pipe would wait for ever
+            return None
+        git_dir = _pointer(dot_git, "gitdir: ", root)
+        try:
+            common = _pointer(os.path.join(git_dir, "commondir"), "", git_dir)
+        except FileNotFoundError:
+            # A submodule, or a repository made with --separate-git-dir: this is its main work tree.
+            is_submodule = os.path.join(os.sep, ".git", "modules", "") in git_dir
+            return Place(root, root if is_submodule else _home(git_dir), False)
+        return Place(root, _home(common), True)
+    except (OSError, ValueError):
+        return None
+
+
+def _read(path: str) -> str:
+    with open(path, "rb") as file:
+        return os.fsdecode(file.read(1 << 20))
+
+
+def _pointer(file: str, label: str, base: str) -> str:
+    """The git directory that a one-line file names, relative to `base`."""
+    target = _read(file).rstrip("\r\n")
+    found = _real(os.path.join(base, target[len(label) :]))
+    if not target.startswith(label) or target == label or not os.path.lexists(os.path.join(found, "HEAD")):
+        raise ValueError(f"{file} does not lead to a git directory")
+    return found
+
+
+def _home(common: str) -> str:
+    """The main work tree's root, as far as the common git directory tells; else (it is bare) that directory.
+
+    It depends on nothing but the common directory: every work tree has to arrive at the same answer.
+    """
+    if os.path.basename(common) == ".git":
+        return os.path.dirname(common)
+    section = ""
+    for line in map(str.strip, _read(os.path.join(common, "config")).splitlines()):
+        key, _, value = line.partition("=")
+        if line.startswith("["):
+            section = line.lower()
+        elif section == "[core]" and key.strip().lower() == "worktree":
+            root = _real(os.path.join(common, value.strip().strip('"')))
+            return root if os.path.isdir(root) else common
+    return common

@@ -1,0 +1,147 @@
+"""What a board needs from the place where it lives: order, exclusion and durability, nothing else.
+
+A `Store` gives out transactions; a `Tx` reads and writes rows. Neither knows a rule: which task may be claimed, what a
+completed task does to its dependants, whose lock conflicts with whose, is decided in `rules` by `board`.
+
+Calling sequence: `with store.write() as tx:` runs alone (or as if alone) from its first read to its commit. Leaving
+the block commits, and returns only when the commit is as durable as the store promises; an exception rolls back, and
+nothing of the block is seen by anyone, ever. `with store.read() as tx:` sees one consistent state and changes nothing.
+
+A crash at any point leaves either all of a transaction or none of it, its events included.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
+    from typing import Protocol
+
+    from dibs.model import BoardTask, Event, Lock, Message, TaskStatus
+
+    class Tx(Protocol):
+        """Rows in, rows out. Every verb is plural; rows handed out are the caller's to change and then `save`."""
+
+        now: float
+        """The board's time, constant within the transaction. A jump of the wall clock moves leases with it."""
+
+        def next_token(self) -> int:
+            """The number that the next appended event will have, larger than any event, claim or lock so far."""
+
+        def get(self, ids: Sequence[str]) -> dict[str, BoardTask]:
+            """The tasks with these ids; ids that are not on the board are missing from the answer."""
+
+        def ready(
+            self, reserved: Sequence[str], limit: int, after: BoardTask | None, held: Sequence[list[str]]
+        ) -> list[BoardTask]:
+            """Pending tasks with nothing unmet and no open blocker, best first (priority, then age).
+
+            Only those reserved for one of `reserved`, only those behind `after` in that order, and none whose
+            `paths` equal one of `held` (path lists that the caller has already found to be held).
+            """
+
+        def due(self, limit: int) -> list[BoardTask]:
+            """Tasks in progress whose lease has run out, oldest lease first."""
+
+        def in_progress(self, name: str | None = None) -> list[BoardTask]:
+            """Tasks in progress, all or those assigned to a worker of that name."""
+
+        def dependants(self, tasks: Sequence[BoardTask]) -> list[BoardTask]:
+            """The tasks that name one of these in `depends_on`, whatever their status."""
+
+        def insert(self, tasks: Sequence[BoardTask]) -> None:
+            """New tasks, in order; sets each `seq`. The ids are new and the dependencies exist: the caller has looked."""
+
+        def save(self, tasks: Sequence[BoardTask]) -> None:
+            """Write back tasks that this transaction handed out."""
+
+        def link(self, edges: Sequence[tuple[BoardTask, BoardTask]]) -> None:
+            """Add (task, needs) edges, for `dependants`; `depends_on` itself is saved with the task."""
+
+        def unlink(self, edges: Sequence[tuple[BoardTask, BoardTask]]) -> None:
+            """Remove such edges."""
+
+        def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
+            """All locks, or a worker name's, or at least those that could overlap one of the patterns; expired ones included."""
+
+        def save_locks(self, locks: Sequence[Lock]) -> None:
+            """Insert or replace, by pattern and token."""
+
+        def drop_locks(self, locks: Sequence[Lock]) -> None: ...
+
+        def append(self, events: Sequence[Event]) -> None:
+            """Append to the changelog: sets `seq` (strictly growing) and `time` on each."""
+
+        def recall(self, key: str) -> str | None:
+            """What `remember` stored under a request key."""
+
+        def remember(self, key: str, answer: str) -> None: ...
+
+        def post(self, messages: Sequence[Message]) -> None:
+            """Store messages whose `seq` and `time` are those of their event."""
+
+        def messages(self, name: str | None, after: int, limit: int) -> list[Message]:
+            """The newest `limit` messages after a number, oldest first: all, or those to that name and to everybody."""
+
+        def mark(self, reader: str) -> int:
+            """The number of the last message that this reader was given; 0 if none."""
+
+        def set_mark(self, reader: str, seq: int) -> None: ...
+
+        def counts(self) -> dict[str, int]:
+            """How many tasks have each status; statuses without tasks may be missing."""
+
+        def page(
+            self, statuses: Sequence[TaskStatus], filters: dict[str, str], limit: int, offset: int
+        ) -> tuple[list[BoardTask], int]:
+            """A page of tasks and how many there are: in progress, review, ready, waiting, then closed (newest first).
+
+            `filters` may hold `label`, `assigned_to`, `parent` (equal) and `search` (substring of the description).
+            """
+
+        def find(self, prefix: str, limit: int) -> list[str]:
+            """Ids that start with a prefix."""
+
+        def events(self, after: int, limit: int, task_id: str | None = None) -> list[Event]:
+            """Events numbered above `after`, in order."""
+
+        def last_event(self) -> int: ...
+
+        def all_tasks(self) -> Iterable[BoardTask]:
+            """Every task, in order of `seq`, without holding them all in memory where the store can help it."""
+
+        def marks(self) -> dict[str, int]: ...
+
+        def requests(self) -> dict[str, tuple[str, float]]: ...
+
+        def restore(
+            self,
+            tasks: Iterable[BoardTask],
+            locks: Iterable[Lock],
+            messages: Iterable[Message],
+            events: Iterable[Event],
+            marks: dict[str, int],
+            requests: dict[str, tuple[str, float]],
+        ) -> None:
+            """Fill an empty board with rows exactly as they are, numbers and times included."""
+
+    class Store(Protocol):
+        url: str
+        """The board's address, as `TaskBoard.open` takes it."""
+
+        place: str | None
+        """The folder that relative lock paths belong to, where there is one."""
+
+        def write(self) -> AbstractContextManager[Tx]: ...
+
+        def read(self) -> AbstractContextManager[Tx]: ...
+
+        def mark_change(self) -> int:
+            """A number that grows with every commit of any process; to be read before looking, then waited on."""
+
+        def wait_change(self, mark: int, timeout: float) -> bool:
+            """Sleep until a commit after `mark`, or the time-out; says whether there was one. Burns no CPU."""
+
+        def close(self) -> None:
+            """Give back files and memory. Closing twice is fine; using the store afterwards opens it again."""

@@ -1,0 +1,1 @@
+"""Where boards live. Each module here implements `dibs.store`."""

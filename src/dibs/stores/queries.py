@@ -1,0 +1,112 @@
+"""Every statement that the SQL transaction runs, each with a line that says what it is for."""
+
+from __future__ import annotations
+
+TASK = (
+    "seq, id, description, status, assigned_to, depends_on, result, rank, created_at, claimed_at, completed_at, token, lease, "
+    "lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, max_attempts, created_by, unmet"
+)
+LOCK = "pattern, holder, token, acquired_at, expires_at, lease, shared, task_id, worktree"
+EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data"
+_IS_READY = "status = 'pending' AND unmet = 0 AND open_blockers = 0"
+_IS_WAITING = "status = 'pending' AND (unmet > 0 OR open_blockers > 0)"
+
+# The board's one row: counts by status, and the clock's anchor.
+BOARD = "SELECT pending, in_progress, review, completed, failed, cancelled, boot, clock_offset FROM board WHERE one = 1"
+# Move the counts by what a transaction changed.
+COUNT = (
+    "UPDATE board SET pending = pending + ?, in_progress = in_progress + ?, review = review + ?, "
+    "completed = completed + ?, failed = failed + ?, cancelled = cancelled + ? WHERE one = 1"
+)
+# Remember where the wall clock stands against the steady one.
+ANCHOR = "UPDATE board SET boot = ?, clock_offset = ? WHERE one = 1"
+# The wall clock jumped: move every live lease and lock with it.
+SHIFT_LEASES = "UPDATE task SET lease_expires_at = lease_expires_at + ? WHERE status = 'in_progress'"
+SHIFT_LOCKS = "UPDATE lock SET expires_at = expires_at + ?"
+
+# One task by id.
+TASK_BY_ID = f"SELECT {TASK} FROM task WHERE id = ?"
+# Many tasks by id, given as a JSON array.
+TASKS_BY_ID = f"SELECT {TASK} FROM task WHERE id IN (SELECT value FROM json_each(?))"
+# The best ready tasks of one reservation, behind a position.
+READY_ONE = (
+    f"SELECT {TASK} FROM task WHERE {_IS_READY} AND reserved = ? AND (rank, seq) > (?, ?) ORDER BY rank, seq LIMIT ?"
+)
+# The same, without those whose paths (as stored) are in a JSON array.
+READY_FREE = (
+    f"SELECT {TASK} FROM task WHERE {_IS_READY} AND reserved = ? AND (rank, seq) > (?, ?) "
+    "AND (paths IS NULL OR paths NOT IN (SELECT value FROM json_each(?))) ORDER BY rank, seq LIMIT ?"
+)
+# Leases that have run out.
+DUE = (
+    f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ?"
+)
+# Everything that somebody works on; everything that one name works on.
+IN_PROGRESS = f"SELECT {TASK} FROM task WHERE status = 'in_progress' ORDER BY lease_expires_at"
+IN_PROGRESS_BY = f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND assigned_to = ? ORDER BY lease_expires_at"
+# Who waits for this one (by seq); for these (JSON array of seqs).
+DEPENDANTS_OF = f"SELECT {TASK} FROM task WHERE seq IN (SELECT task FROM dependency WHERE needs = ?)"
+DEPENDANTS = f"SELECT {TASK} FROM task WHERE seq IN (SELECT task FROM dependency WHERE needs IN (SELECT value FROM json_each(?)))"
+LINK = "INSERT OR IGNORE INTO dependency (needs, task) VALUES (?, ?)"
+UNLINK = "DELETE FROM dependency WHERE needs = ? AND task = ?"
+
+# A new task, with its number given.
+INSERT = f"INSERT INTO task ({TASK}, open_blockers) VALUES ({', '.join('?' * 27)})"
+LAST_TASK = "SELECT max(seq) FROM task"
+# Write back what rules can change.
+SAVE = (
+    "UPDATE task SET status = ?, assigned_to = ?, depends_on = ?, result = ?, claimed_at = ?, completed_at = ?, token = ?, "
+    "lease = ?, lease_expires_at = ?, holder = ?, steps = ?, blockers = ?, open_blockers = ?, attempts = ?, unmet = ? WHERE seq = ?"
+)
+
+# Locks: all; one name's; those whose literal prefix is one of the ancestors (JSON array) or lies within the interval of descendants.
+LOCKS = f"SELECT {LOCK} FROM lock ORDER BY pattern, token"
+LOCKS_BY = f"SELECT {LOCK} FROM lock WHERE worker = ? ORDER BY pattern, token"
+LOCKS_NEAR = (
+    f"SELECT {LOCK} FROM lock WHERE prefix IN (SELECT value FROM json_each(?)) "
+    f"UNION SELECT {LOCK} FROM lock WHERE prefix >= ? AND prefix < ?"
+)
+SAVE_LOCK = f"INSERT OR REPLACE INTO lock ({LOCK}, prefix, worker) VALUES ({', '.join('?' * 11)})"
+DROP_LOCK = "DELETE FROM lock WHERE pattern = ? AND token = ?"
+
+# The changelog: append, the last number, what came after a number.
+APPEND = f"INSERT INTO event ({EVENT}) VALUES ({', '.join('?' * 9)})"
+LAST_EVENT = "SELECT max(seq) FROM event"
+EVENTS = f"SELECT {EVENT} FROM event WHERE seq > ? ORDER BY seq LIMIT ?"
+EVENTS_OF = f"SELECT {EVENT} FROM event WHERE seq > ? AND task_id = ? ORDER BY seq LIMIT ?"
+
+# Answers to requests that carried a key.
+RECALL = "SELECT answer FROM request WHERE key = ?"
+REMEMBER = "INSERT INTO request (key, answer, time) VALUES (?, ?, ?)"
+FORGET = "DELETE FROM request WHERE time < ?"
+REQUESTS = "SELECT key, answer, time FROM request ORDER BY key"
+
+# Messages, newest first: everybody's; one name's.
+POST = "INSERT INTO message (seq, time, sender, recipient, content) VALUES (?, ?, ?, ?, ?)"
+MESSAGES = "SELECT sender, content, recipient, time, seq FROM message WHERE seq > ? ORDER BY seq DESC LIMIT ?"
+MESSAGES_TO = (
+    "SELECT sender, content, recipient, time, seq FROM message "
+    "WHERE seq > ? AND (recipient = ? OR (recipient IS NULL AND sender <> ?)) ORDER BY seq DESC LIMIT ?"
+)
+MARK = "SELECT mark FROM reader WHERE name = ?"
+SET_MARK = "INSERT OR REPLACE INTO reader (name, mark) VALUES (?, ?)"
+MARKS = "SELECT name, mark FROM reader ORDER BY name"
+
+# Listing: each group of statuses through the index that holds just it, in the order in which people look for them.
+GROUPS = {
+    "in_progress": ("status = 'in_progress'", "lease_expires_at"),
+    "review": ("status = 'review'", "rank, seq"),
+    "ready": (_IS_READY, "rank, seq"),
+    "waiting": (_IS_WAITING, "rank, seq"),
+    "completed": ("status = 'completed'", "completed_at DESC"),
+    "failed": ("status = 'failed'", "completed_at DESC"),
+    "cancelled": ("status = 'cancelled'", "completed_at DESC"),
+}
+FILTERS = {
+    "label": "instr(char(10) || labels || char(10), char(10) || ? || char(10)) > 0",
+    "assigned_to": "assigned_to = ?",
+    "parent": "parent = ?",
+    "search": "instr(lower(description), lower(?)) > 0",
+}
+FIND = "SELECT id FROM task WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
+ALL_TASKS = f"SELECT {TASK} FROM task WHERE seq > ? ORDER BY seq LIMIT ?"

@@ -1,0 +1,467 @@
+"""A board in one SQLite file, shared by any number of processes of one machine.
+
+Files: `board.db` (and SQLite's `-wal` and `-shm` beside it), `board.lock` (the gate), `board.sync` (who has synced what).
+
+Writing: take the gate (a blocking lock on `board.lock`, so that writers queue in order instead of sleeping and retrying),
+`BEGIN IMMEDIATE`, the block, `COMMIT`, add one to the commit counter in `board.sync`, open the gate. With full durability
+(the default) the commit is then synced *outside* the gate: take the lock on `board.sync`; if the counter of synced commits
+there has already reached ours, another process' sync has covered us and we are done; else note the commit counter, `fdatasync` the
+WAL once for everybody who has committed so far, and store that number as synced. No call returns before its commit is on the disk, but
+the next writer works while the disk does, and one sync serves many. This is what `synchronous=FULL` promises, and it is why the connection runs with
+`synchronous=NORMAL`: SQLite then syncs at checkpoints only, and keeps the file consistent by itself.
+
+What a crash leaves: SIGKILL anywhere loses the open transaction, nothing else; locks end with the process. After a power failure
+the WAL is valid up to the last synced commit at least. A failed sync is reported as `OutcomeUnknown`, and since the kernel may have dropped
+the unwritten pages, the whole WAL is written into the database (a checkpoint) before anything later is acknowledged.
+
+Creating: the schema is made in a temporary file which is linked to its name when it is complete, so a board exists whole or not at all. A file that is
+not a board, is damaged, or was made by a newer dibs is refused and left as it is.
+
+Threads share one connection and take turns. After a fork the child opens its own; the inherited one is never used or closed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import allocate_lock
+
+import apsw
+
+from dibs import fs
+from dibs.clock import Clock
+from dibs.clock import read as read_clock
+from dibs.errors import BoardUnusable, Busy, Duplicate, Invalid, NoBoard, OutcomeUnknown
+from dibs.model import Event
+from dibs.stores import queries as q
+from dibs.stores.schema import APPLICATION_ID, MIGRATIONS
+from dibs.stores.sql import SqlTx
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+    from typing import Any, NoReturn
+
+    Row = tuple[Any, ...]
+
+WAL_PAGES = 2000
+"""Checkpoint when the WAL has this many pages (8 MB)."""
+WAL_BYTES = 32 * 1024 * 1024
+"""The WAL file is cut back to this size when it is reset."""
+BUSY_MS = 30_000
+"""How long to wait for a program that locks the file without the gate (a backup, the sqlite3 shell)."""
+PAGE = 4096
+
+_abandoned: list[
+    object
+] = []  # connections inherited through fork: kept, because closing one would touch the parent's locks
+
+
+class SqliteStore:
+    def __init__(
+        self,
+        path: str,
+        *,
+        create: bool = False,
+        durability: str = "full",
+        clock: Clock | None = None,
+        place: str | None = None,
+        sync: Any = fs.sync_data,
+    ) -> None:
+        if durability not in ("full", "normal"):
+            raise Invalid(f"{durability!r} is not a durability", hint="one of: full, normal")
+        self.path = os.path.abspath(path)
+        self.url = f"sqlite:{self.path}"
+        self.place = place
+        self._clock = clock or Clock()
+        self._boot = self._clock.boot()
+        self._full = durability == "full"
+        self._sync = sync
+        self._turn = allocate_lock()
+        self._sync_turn = allocate_lock()
+        self._connection: apsw.Connection | None = None
+        self._pid = 0
+        self._gate = self._marks = self._wal = -1
+        if create:
+            self._create()
+        self._open()
+
+    # -- opening
+
+    def _create(self) -> None:
+        if os.path.exists(self.path):
+            return
+        folder = os.path.dirname(self.path)
+        os.makedirs(folder, exist_ok=True)
+        self._refuse_network(folder)
+        draft = f"{self.path}.new-{os.getpid()}-{time.monotonic_ns()}"
+        connection = None
+        try:
+            connection = apsw.Connection(draft)
+            connection.execute(
+                f"PRAGMA page_size = {PAGE}; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL"
+            ).fetchall()
+            _migrate(connection, 0)
+            connection.close()
+            try:
+                os.link(draft, self.path)
+            except FileExistsError:
+                return  # another process made the board in the meantime: use that one
+            except OSError:
+                if os.path.exists(self.path):
+                    return
+                os.rename(draft, self.path)  # a file system without hard links
+            fs.sync_directory(folder)
+        except apsw.Error as error:
+            raise self._translate(error) from error
+        finally:
+            if connection is not None:
+                connection.close()
+            for suffix in ("", "-wal", "-shm"):
+                try:
+                    os.unlink(draft + suffix)
+                except OSError:
+                    pass
+
+    def _refuse_network(self, folder: str) -> None:
+        kind = fs.network_file_system(folder)
+        if kind:
+            raise BoardUnusable(
+                f"{folder} is on a network file system ({kind}), whose locks cannot keep a board safe",
+                hint="keep the board on a local disk (--board sqlite:/LOCAL/PATH/board.db), or share it through PostgreSQL",
+                path=self.path,
+            )
+
+    def _open(self) -> None:
+        path = self.path
+        # Never open the file itself here to look at it: closing it would drop the POSIX locks that another connection of this process has on it.
+        if not os.path.exists(path):
+            raise NoBoard(f"there is no board at {path}", hint="make one with: dibs init", path=path)
+        self._refuse_network(os.path.dirname(path))
+        stem = os.path.splitext(path)[0]
+        try:
+            self._gate = fs.open_lock_file(stem + ".lock")
+            self._marks = fs.open_lock_file(stem + ".sync")
+        except OSError as error:
+            self._close_files()
+            raise BoardUnusable(
+                f"cannot open {error.filename} for writing: {error.strerror}",
+                hint="a board needs a folder in which its users may create and write files",
+                path=path,
+            ) from error
+        try:
+            connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
+            self._connection = connection
+            connection.set_busy_timeout(BUSY_MS)
+            cursor = connection.cursor()
+            self._cursor = cursor
+            if self._rows("PRAGMA application_id")[0][0] != APPLICATION_ID:
+                raise self._foreign(
+                    "is not a dibs board" if os.path.getsize(path) else "is empty: something else has half-made it"
+                )
+            cursor.execute(
+                f"PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {WAL_PAGES}; "
+                f"PRAGMA journal_size_limit = {WAL_BYTES}; PRAGMA cache_size = -16000; PRAGMA temp_store = MEMORY"
+            ).fetchall()
+            version = self._rows("PRAGMA user_version")[0][0]
+            if version > len(MIGRATIONS):
+                raise BoardUnusable(
+                    f"{path} was written by a newer dibs (schema {version}; this one knows {len(MIGRATIONS)}); it was left as it is",
+                    hint="upgrade: pip install --upgrade dibs",
+                    path=path,
+                )
+            if version < len(MIGRATIONS):
+                fs.lock(self._gate)
+                try:
+                    _migrate(connection, version)
+                finally:
+                    fs.unlock(self._gate)
+        except apsw.Error as error:
+            self.close()
+            raise self._translate(error) from error
+        except BaseException:
+            self.close()
+            raise
+        self._pid = os.getpid()
+
+    def _foreign(self, what: str) -> BoardUnusable:
+        return BoardUnusable(
+            f"{self.path} {what}; it was left as it is",
+            hint="name another file with --board, or move this one out of the way yourself if you know what it is",
+            path=self.path,
+        )
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and self._pid in (0, os.getpid()):
+            connection.close()
+        elif connection is not None:
+            _abandoned.append(connection)
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for fd in (self._gate, self._marks, self._wal):
+            if fd >= 0:
+                os.close(fd)
+        self._gate = self._marks = self._wal = -1
+
+    def _ensure_open(self) -> None:
+        if self._connection is not None and self._pid == os.getpid():
+            return
+        if self._connection is not None:  # forked
+            _abandoned.append((self._connection, self._cursor))
+            self._connection = None
+            self._turn = allocate_lock()
+            self._sync_turn = allocate_lock()
+            self._close_files()
+        self._open()
+
+    # -- transactions
+
+    def write(self) -> _Write:
+        return _Write(self)
+
+    def read(self) -> _Read:
+        return _Read(self)
+
+    def _rows(self, sql: str, values: Row = ()) -> list[Row]:
+        return self._cursor.execute(sql, values).fetchall()
+
+    def _many(self, sql: str, rows: Iterable[Row]) -> None:
+        self._cursor.executemany(sql, rows)
+
+    def _begin_write(self) -> SqlTx:
+        fs.lock(self._gate)
+        try:
+            execute = self._cursor.execute
+            execute("BEGIN IMMEDIATE")
+            row = self._rows(q.BOARD)[0]
+            anchor = None if row[6] is None else (row[6], row[7])
+            now, moved, shift = read_clock(self._clock, anchor, self._boot)
+            tx = SqlTx(self._rows, self._many, now, row)
+            if moved:
+                tx.changed = True
+                execute(q.ANCHOR, moved)
+            if shift:
+                execute(q.SHIFT_LEASES, (shift,))
+                execute(q.SHIFT_LOCKS, (shift,))
+                tx.append([Event("adjusted_clock", "dibs", "system", data={"shift": shift})])
+            return tx
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection is not None and self._connection.in_transaction:
+                self._cursor.execute("ROLLBACK")
+        finally:
+            fs.unlock(self._gate)
+
+    def _commit(self, tx: SqlTx) -> int:
+        """Commit and open the gate; the number of this commit, 0 if there was nothing to commit."""
+        if not tx.changed:
+            self._roll_back()
+            return 0
+        try:
+            tx.flush()
+            self._cursor.execute("COMMIT")
+            ticket = int.from_bytes(fs.read_at(self._marks, 8, 0), "little") + 1
+            fs.write_at(self._marks, ticket.to_bytes(8, "little"), 0)
+        except BaseException:
+            self._roll_back()
+            raise
+        fs.unlock(self._gate)
+        return ticket
+
+    def _make_durable(self, ticket: int) -> None:
+        """Return when the commit with this number, and so all before it, is on the disk."""
+        with self._sync_turn:
+            if self._wal < 0:
+                self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
+            fs.lock(self._marks)
+            try:
+                if int.from_bytes(fs.read_at(self._marks, 8, 8), "little") >= ticket:
+                    return
+                reached = fs.read_at(self._marks, 8, 0)
+                try:
+                    self._sync(self._wal)
+                except OSError as error:
+                    self._after_failed_sync(error)
+                fs.write_at(self._marks, reached, 8)
+            finally:
+                fs.unlock(self._marks)
+
+    def _after_failed_sync(self, error: OSError) -> NoReturn:
+        # The kernel reports a failed sync once and may forget the pages, so a second sync would lie. The pages are still
+        # readable: a checkpoint writes them again, into the database, and syncs that.
+        rescued = "and the board could not be written in full either"
+        try:
+            self._cursor.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+            rescued = "but the board has since been written in full"
+        except apsw.Error:
+            pass
+        raise OutcomeUnknown(
+            f"the disk did not confirm the write ({error.strerror or error}), {rescued}",
+            hint="look at what happened (dibs log) before repeating the command; check the disk's health and free space",
+            path=self.path,
+        ) from error
+
+    # -- waiting
+
+    def mark_change(self) -> int:
+        self._ensure_open()
+        return int.from_bytes(fs.read_at(self._marks, 8, 0), "little")
+
+    def wait_change(self, mark: int, timeout: float) -> bool:
+        # A look costs one pread of eight bytes: at 40 a second that is nothing, and it needs no file watcher.
+        end = time.monotonic() + timeout
+        while self.mark_change() == mark:
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(0.025, left))
+        return True
+
+    # -- errors
+
+    def _translate(self, error: apsw.Error) -> Exception:
+        """An engine error as one of ours; what is no user's business is returned as it is."""
+        kind = type(error)
+        if kind is apsw.NotADBError:
+            return self._foreign("is not a dibs board, or is damaged beyond recognition")
+        if kind is apsw.CorruptError:
+            return BoardUnusable(
+                f"the board {self.path} is damaged ({error}); it was left as it is",
+                hint="keep the file, restore the newest export (dibs import) into a new board, and see: dibs doctor",
+                path=self.path,
+            )
+        if kind is apsw.FullError:
+            return BoardUnusable(
+                "the disk is full: nothing was changed",
+                hint="free some space and run the command again",
+                path=self.path,
+            )
+        if kind in (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError):
+            return BoardUnusable(
+                f"cannot write to the board {self.path} ({error}): nothing was changed",
+                hint="check the permissions of its folder",
+                path=self.path,
+            )
+        if kind is apsw.IOError:
+            return BoardUnusable(
+                f"the disk failed ({error}): the change was not made, or not confirmed",
+                hint="check the disk's health and free space, then look: dibs log",
+                path=self.path,
+            )
+        if kind is apsw.BusyError:
+            return Busy(
+                f"another program has kept the board {self.path} locked for {BUSY_MS // 1000} s: nothing was changed",
+                hint="let it finish, then run the command again",
+                path=self.path,
+            )
+        if kind is apsw.ConstraintError and "task.id" in str(error):
+            return Duplicate("a task with that id is already on the board")
+        return error
+
+
+def _migrate(connection: apsw.Connection, version: int) -> None:
+    """Bring a file from one schema number to the newest, in one transaction. The caller has the gate, or the only name of the file."""
+    connection.execute("BEGIN EXCLUSIVE")
+    try:
+        version = int(str(connection.execute("PRAGMA user_version").fetchall()[0][0]))
+        for number in range(version, len(MIGRATIONS)):
+            connection.execute(MIGRATIONS[number]).fetchall()
+        connection.execute(
+            f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {len(MIGRATIONS)}"
+        ).fetchall()
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+class _Write:
+    """`with store.write() as tx`: alone from first read to commit; durable when the block has been left."""
+
+    __slots__ = ("_store", "_tx")
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> SqlTx:
+        store = self._store
+        if store._pid != os.getpid():
+            store._ensure_open()
+        store._turn.acquire()
+        try:
+            store._ensure_open()
+            self._tx = store._begin_write()
+        except apsw.Error as error:
+            store._turn.release()
+            raise store._translate(error) from error
+        except BaseException:
+            store._turn.release()
+            raise
+        return self._tx
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store = self._store
+        try:
+            if kind is None:
+                ticket = store._commit(self._tx)
+            else:
+                ticket = 0
+                store._roll_back()
+        except apsw.Error as problem:
+            raise store._translate(problem) from problem
+        finally:
+            store._turn.release()
+        if ticket and store._full:
+            store._make_durable(ticket)
+        if isinstance(error, apsw.Error):
+            raise store._translate(error) from error
+
+
+class _Read:
+    """`with store.read() as tx`: one consistent state; takes neither gate nor write lock."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> SqlTx:
+        store = self._store
+        if store._pid != os.getpid():
+            store._ensure_open()
+        store._turn.acquire()
+        try:
+            store._ensure_open()
+            execute = store._cursor.execute
+            execute("BEGIN")
+            row = store._rows(q.BOARD)[0]
+            now, _, shift = read_clock(store._clock, None if row[6] is None else (row[6], row[7]), store._boot)
+            # A reader cannot move the leases, so after a jump it stays in the time in which they are written.
+            return SqlTx(store._rows, store._many, now - shift, row)
+        except BaseException as error:
+            if store._connection is not None and store._connection.in_transaction:
+                store._cursor.execute("ROLLBACK")
+            store._turn.release()
+            if isinstance(error, apsw.Error):
+                raise store._translate(error) from error
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        store = self._store
+        try:
+            store._cursor.execute("ROLLBACK")
+        finally:
+            store._turn.release()
+        if isinstance(error, apsw.Error):
+            raise store._translate(error) from error

@@ -1,0 +1,85 @@
+"""Verbs for messages between workers, and for reading the changelog as it grows."""
+
+from __future__ import annotations
+
+from dibs import limits, rules
+from dibs.errors import Invalid
+from dibs.model import Event, Message, Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dibs.store import Store, Tx
+
+FOR_NEWCOMERS = 100
+"""How many old messages a worker that has never read its inbox is given."""
+
+
+class Talking:
+    if TYPE_CHECKING:
+        _store: Store
+
+        def _actor(self, worker: Worker | str | None = None) -> Worker: ...
+        def _who(self, worker: Worker | str | None) -> Worker | None: ...
+        def _keep_alive(self, tx: Tx, who: Worker) -> None: ...
+
+    def tell(self, content: str, to: str | None = None, *, worker: Worker | str | None = None) -> Message:
+        """Send a message to the workers of a name, or (None) to everybody else."""
+        limits.text(content, "message")
+        if to is not None:
+            limits.name(to, "recipient")
+        who = self._actor(worker)
+        with self._store.write() as tx:
+            message = Message(who.name, content, to)
+            event = rules.event("sent_message", who, None, content, to=to)
+            tx.append([event])
+            message.seq, message.time = event.seq, event.time
+            tx.post([message])
+            self._keep_alive(tx, who)
+        return message
+
+    def inbox(self, worker: Worker | str, *, peek: bool = False, limit: int = FOR_NEWCOMERS) -> list[Message]:
+        """Messages that this worker has not been given yet, oldest first; they count as given unless `peek`."""
+        who = self._who(worker)
+        if who is None:
+            raise Invalid("an inbox belongs to a worker")
+        limits.integer(limit, "limit", 1, 100_000)
+        reader = who.name if who.session is None else f"{who.name} {who.session}"
+        if peek:
+            with self._store.read() as tx:
+                return tx.messages(who.name, tx.mark(reader), limit)
+        with self._store.write() as tx:
+            found = tx.messages(who.name, tx.mark(reader), limit)
+            if found:
+                tx.set_mark(reader, found[-1].seq)
+            self._keep_alive(tx, who)
+        return found
+
+    def messages(self, limit: int = FOR_NEWCOMERS) -> list[Message]:
+        """The newest messages, whoever they were for."""
+        with self._store.read() as tx:
+            return tx.messages(None, 0, limit)
+
+    def changelog(
+        self, after: int = 0, *, task_id: str | None = None, follow: bool = False, timeout: float | None = None
+    ) -> Iterator[Event]:
+        """The events after a number, in order, none missed and none twice; `follow` goes on as they happen (until `timeout`)."""
+        import time
+
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            mark = self._store.mark_change()
+            while True:
+                with self._store.read() as tx:
+                    batch = tx.events(after, 500, task_id)
+                yield from batch
+                if not batch:
+                    break
+                after = batch[-1].seq
+            if not follow:
+                return
+            left = 3600.0 if end is None else end - time.monotonic()
+            if left <= 0:
+                return
+            self._store.wait_change(mark, left)

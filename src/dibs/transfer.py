@@ -1,0 +1,149 @@
+"""A whole board as JSON lines, and back: tasks, locks, messages, changelog, read marks and request keys, each exactly as it is.
+
+The first line says what this is: `{"dibs": 1, "tasks": N, "events": N}`; then one object a line, `{"task": {…}}`, `{"lock": {…}}`, `{"message": {…}}`,
+`{"event": {…}}`, `{"reader": …}`, `{"request": …}`; the last is `{"end": N}` with the number of lines before it, so that a cut file is noticed. Numbers and
+times are kept to the last digit, so a restored board continues the same changelog with the same tokens.
+
+`load` fills an empty board, all or nothing.
+"""
+
+from __future__ import annotations
+
+from dibs.errors import Invalid
+from dibs.jsontext import dumps, loads
+from dibs.model import Blocker, BoardTask, Event, Lock, Message, Step, TaskStatus, Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+    from dibs.board import TaskBoard
+    from dibs.store import Tx
+
+FORMAT = 1
+
+
+def dump(board: TaskBoard) -> Iterator[str]:
+    """The lines of an export, without line ends, from one consistent state."""
+    with board._store.read() as tx:
+        number = 0
+        for number, line in enumerate(_lines(tx), 1):  # noqa: B007 - counted for the last line
+            yield dumps(line)
+        yield dumps({"end": number})
+
+
+def _lines(tx: Tx) -> Iterator[dict[str, Any]]:
+    yield {"dibs": FORMAT, "tasks": sum(tx.counts().values()), "events": tx.last_event()}
+    for task in tx.all_tasks():
+        yield {"task": _task(task)}
+    for lock in tx.locks():
+        yield {"lock": {**lock.as_dict(), "holder": lock.holder.as_dict()}}
+    for message in tx.messages(None, 0, 2**62):
+        yield {"message": message.as_dict()}
+    after = 0
+    while events := tx.events(after, 2000):
+        after = events[-1].seq
+        for event in events:
+            yield {"event": event.as_dict()}
+    for reader, mark in tx.marks().items():
+        yield {"reader": reader, "mark": mark}
+    for key, (answer, time) in tx.requests().items():
+        yield {"request": key, "answer": answer, "time": time}
+
+
+def _task(task: BoardTask) -> dict[str, Any]:
+    fields = {
+        name: value
+        for name in BoardTask.__slots__
+        if name != "_board" and (value := getattr(task, name)) not in (None, [], False)
+    }
+    fields["status"] = str(task.status)
+    if task.holder:
+        fields["holder"] = task.holder.as_dict()
+    if task.steps:
+        fields["steps"] = [step.as_dict() for step in task.steps]
+    if task.blockers:
+        fields["blockers"] = [blocker.as_dict() for blocker in task.blockers]
+    return fields
+
+
+def load(board: TaskBoard, lines: Iterable[str]) -> int:
+    """Fill an empty board from an export; the number of tasks."""
+    tasks: list[BoardTask] = []
+    locks: list[Lock] = []
+    messages: list[Message] = []
+    events: list[Event] = []
+    marks: dict[str, int] = {}
+    requests: dict[str, tuple[str, float]] = {}
+    number = 0
+    ended = False
+    for number, line in enumerate(lines, 1):
+        if ended:
+            raise Invalid(f"line {number} comes after the end of the export")
+        try:
+            entry = loads(line)
+            if number == 1:
+                if not isinstance(entry, dict) or entry.get("dibs") != FORMAT:
+                    raise Invalid(
+                        "this is not an export of dibs, or one of a newer version",
+                        hint="write one with: dibs export FILE",
+                    )
+            elif "task" in entry:
+                tasks.append(_read_task(entry["task"]))
+            elif "event" in entry:
+                events.append(Event(**entry["event"]))
+            elif "lock" in entry:
+                locks.append(Lock(**{**entry["lock"], "holder": Worker(**entry["lock"]["holder"])}))
+            elif "message" in entry:
+                messages.append(Message(**entry["message"]))
+            elif "reader" in entry:
+                marks[entry["reader"]] = entry["mark"]
+            elif "request" in entry:
+                requests[entry["request"]] = (entry["answer"], entry["time"])
+            elif "end" in entry:
+                ended = entry["end"] == number - 1
+                if not ended:
+                    raise Invalid(f"the export should have {entry['end'] + 1} lines, and ends at line {number}")
+            else:
+                raise Invalid("unknown kind of line")
+        except Invalid as error:
+            error.message = f"line {number}: {error.message}; nothing was imported"
+            raise
+        except (ValueError, TypeError, KeyError) as error:
+            raise Invalid(f"line {number} is not a line of an export ({error}); nothing was imported") from error
+    if not ended:
+        raise Invalid(
+            f"the export is cut off after line {number}; nothing was imported", hint="export again: dibs export FILE"
+        )
+    _check(tasks, events)
+    with board._store.write() as tx:
+        if sum(tx.counts().values()) or tx.last_event() > 1:
+            raise Invalid(
+                "this board is not empty, and an import would mix two histories; nothing was imported",
+                hint="import into a new board: dibs --board sqlite:NEW.db import FILE",
+            )
+        tx.restore(tasks, locks, messages, events, marks, requests)
+    return len(tasks)
+
+
+def _read_task(fields: dict[str, Any]) -> BoardTask:
+    fields = dict(fields)
+    fields["status"] = TaskStatus(fields["status"])
+    if "holder" in fields:
+        fields["holder"] = Worker(**fields["holder"])
+    fields["steps"] = [Step(**step) for step in fields.get("steps", ())]
+    fields["blockers"] = [Blocker(**blocker) for blocker in fields.get("blockers", ())]
+    return BoardTask(**fields)
+
+
+def _check(tasks: list[BoardTask], events: list[Event]) -> None:
+    ids = {task.id for task in tasks}
+    if len(ids) < len(tasks) or len({task.seq for task in tasks}) < len(tasks):
+        raise Invalid("the export names a task twice; nothing was imported")
+    for task in tasks:
+        for need in task.depends_on:
+            if need not in ids:
+                raise Invalid(f"task {task.id} depends on {need}, which the export does not have; nothing was imported")
+    if any(a.seq >= b.seq for a, b in zip(events, events[1:], strict=False)):
+        raise Invalid("the export's changelog is out of order; nothing was imported")

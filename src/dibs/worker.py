@@ -1,0 +1,142 @@
+"""Who am I, and is that process alive?
+
+A worker's name comes from `--as` or `DIBS_AGENT`, else it is the login name, as a human. Its session tells two workers of one name
+apart: `DIBS_SESSION`, else what the coding client sets for its shells (Claude Code `CLAUDE_CODE_SESSION_ID` since 2.1.132, Codex
+`CODEX_THREAD_ID`, Gemini CLI `GEMINI_SESSION_ID`), else the terminal's session, else none, and then the name alone is the worker.
+
+A process is known by pid, start time, and boot (with the pid namespace, so that two containers' pid 7 are two). `is_dead` answers
+True only on proof; another host, another boot or an unreadable record is not proof.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+
+from dibs import limits
+from dibs.clock import boot_id
+from dibs.model import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SESSION_VARIABLES = ("DIBS_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID", "GEMINI_SESSION_ID")
+
+_ROLES = ("planner", "worker", "integrator", "lead")
+
+
+def from_environment(name: str | None = None, human: bool = False, environ: Mapping[str, str] | None = None) -> Worker:
+    """The worker that a command acts for."""
+    env = os.environ if environ is None else environ
+    given = name or env.get("DIBS_AGENT") or None
+    kind = "human" if human else env.get("DIBS_KIND") or ("agent" if given else "human")
+    made = Worker(limits.name(given or login_name(env)), limits.kind(kind), role=role_of(given), session=session(env))
+    if made.session is not None:
+        limits.name(made.session, "session")
+    return made
+
+
+def role_of(name: str | None) -> str | None:
+    """`planner-1`, `lead`: the role is the name's first word where that is one of the roles."""
+    first = (name or "").split("-", 1)[0]
+    return first if first in _ROLES else None
+
+
+def login_name(env: Mapping[str, str]) -> str:
+    for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        if env.get(variable):
+            return env[variable]
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        return f"user-{os.getuid()}" if hasattr(os, "getuid") else "user"
+
+
+def session(env: Mapping[str, str]) -> str | None:
+    for variable in SESSION_VARIABLES:
+        if env.get(variable):
+            return env[variable]
+    return terminal_session()
+
+
+def terminal_session() -> str | None:
+    """The session of the controlling terminal, named so that a later one with the same number differs; None without a terminal."""
+    try:
+        fields = _stat_fields("self")
+        if fields is None:
+            os.close(os.open("/dev/tty", os.O_RDWR | getattr(os, "O_NOCTTY", 0)))
+            return f"terminal-{os.getsid(0)}"
+        if fields[4] == "0":
+            return None
+        leader = _stat_fields(fields[3])
+        return f"terminal-{fields[3]}-{leader[19] if leader else ''}"
+    except (OSError, AttributeError, IndexError):
+        return None
+
+
+def of_process(name: str, kind: str = "agent", session: str | None = None) -> Worker:
+    """A worker that lives exactly as long as this process: when the process dies, what it held is given back at once."""
+    pid = os.getpid()
+    started = process_start(pid)
+    own = session or next((os.environ[v] for v in SESSION_VARIABLES if os.environ.get(v)), None)
+    return Worker(name, kind, role_of(name), own or f"process-{pid}-{started}", host(), pid, started, boot())
+
+
+def host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "localhost")
+
+
+def boot() -> str:
+    try:
+        return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return boot_id()
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, in whatever unit the platform keeps; None if that cannot be read."""
+    fields = _stat_fields(str(pid))
+    if fields is not None:
+        return fields[19]
+    if sys.platform.startswith("linux"):
+        return None
+    try:
+        import psutil  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError:
+        return None
+    try:
+        return f"{psutil.Process(pid).create_time():.2f}"
+    except psutil.Error:
+        return None
+
+
+def is_dead(worker: Worker, here: str | None = None) -> bool:
+    """Is this worker's process provably gone? `here` is `boot()`, for callers that ask often."""
+    if worker.pid is None or worker.started is None or not worker.boot:
+        return False
+    if worker.boot != (here or boot()) or worker.host != host():
+        return False
+    try:
+        os.kill(worker.pid, 0)
+    except OSError as error:
+        return error.errno == errno.ESRCH
+    fields = _stat_fields(str(worker.pid))
+    if fields is not None and fields[0] in "ZX":
+        return True
+    started = fields[19] if fields is not None else process_start(worker.pid)
+    return started is not None and started != worker.started
+
+
+def _stat_fields(pid: str) -> list[str] | None:
+    """The fields of /proc/PID/stat from the third on (state, ppid, pgrp, session, tty, …); None where there are none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except OSError:
+        return None
+    # The second field is the command in parentheses and may itself contain blanks and parentheses.
+    return line[line.rindex(b")") + 2 :].decode("ascii", "replace").split()
