@@ -286,9 +286,7 @@ class BusyTimeoutHandle(Handle):
         UPDATE task SET status = 'in_progress', holder = ?, expires = unixepoch('subsec') + 3600
         WHERE seq = (SELECT seq FROM task WHERE status = 'pending' ORDER BY priority DESC, seq LIMIT 1)
         RETURNING seq"""
-    COMPLETE = (
-        "UPDATE task SET status = 'completed', expires = NULL, result = 'done' WHERE seq = ? AND holder = ?"
-    )
+    COMPLETE = "UPDATE task SET status = 'completed', expires = NULL, result = 'done' WHERE seq = ? AND holder = ?"
 
     def __init__(self, folder, sync, worker):
         import apsw

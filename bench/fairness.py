@@ -42,9 +42,7 @@ def main():
                     )
 
     figures = [summary(processes, name, many) for (processes, name), many in runs.items()]
-    print(
-        f"latency of one call, synchronous={options.sync}, {options.seconds:g} s, {options.rounds} rounds\n"
-    )
+    print(f"latency of one call, synchronous={options.sync}, {options.seconds:g} s, {options.rounds} rounds\n")
     show(figures)
     targets = []
     for entry in figures:
@@ -156,9 +154,7 @@ def plot(pyplot, runs, options):
         )
     left.set(xscale="log", yscale="log", xlabel="one call takes longer than, ms", ylabel="share of calls")
     left.axhline(0.001, color="#bbbbbb", lw=0.8, ls="--")
-    left.annotate(
-        "p99.9", (0.99, 0.0012), xycoords=("axes fraction", "data"), ha="right", fontsize=8, color="#777777"
-    )
+    left.annotate("p99.9", (0.99, 0.0012), xycoords=("axes fraction", "data"), ha="right", fontsize=8, color="#777777")
     left.set_title(f"Latency of one call, {processes} writers, {options.sync.upper()}")
     right.set(xlabel="process, from least to most served", ylabel="tasks completed", ylim=(0, None))
     right.set_title(f"Tasks completed by each process in {options.seconds:g} s")

@@ -36,12 +36,7 @@ def main():
                 name = f"{kind}-{size}"
                 fixtures.get(name, build, size)
                 fixtures.copy(name, os.path.join(folder, name))
-        cells = [
-            (kind, processes, size)
-            for kind in KINDS
-            for processes in options.processes
-            for size in options.sizes
-        ]
+        cells = [(kind, processes, size) for kind in KINDS for processes in options.processes for size in options.sizes]
         while waiting := [cell for cell in cells if unfinished(runs.get(cell, ()), options)]:
             for kind, processes, size in waiting:
                 name = f"{kind}-{size}"
@@ -82,8 +77,7 @@ def summary(kind, processes, size, runs):
     for run in runs:
         if run.doubles or run.errors or run.done < STEPS // processes * processes:
             raise SystemExit(
-                f"{kind} {size}: {run.done} done, {run.doubles} doubles, {run.errors} errors "
-                f"{sorted(run.messages)[:3]}"
+                f"{kind} {size}: {run.done} done, {run.doubles} doubles, {run.errors} errors {sorted(run.messages)[:3]}"
             )
     return {
         "kind": kind,
@@ -97,11 +91,7 @@ def summary(kind, processes, size, runs):
 
 
 def add_ratios(figures, smallest):
-    base = {
-        (entry["kind"], entry["processes"]): entry["per_second"]
-        for entry in figures
-        if entry["tasks"] == smallest
-    }
+    base = {(entry["kind"], entry["processes"]): entry["per_second"] for entry in figures if entry["tasks"] == smallest}
     for entry in figures:
         entry["to_smallest"] = round(entry["per_second"] / base[entry["kind"], entry["processes"]], 3)
 
@@ -142,9 +132,7 @@ def plot(pyplot, figures, options):
         report.bars(axes, groups, series, colours=report.shades(series))
         axes.set_title(titles[kind])
     panels[0].set_ylabel(f"claimed and completed per second, {options.sync.upper()}")
-    panels[0].legend(
-        *panels[0].get_legend_handles_labels(), ncols=3, loc="upper left", bbox_to_anchor=(0, -0.08)
-    )
+    figure.legend(*panels[0].get_legend_handles_labels(), ncols=3, loc="outside lower left")
     return figure
 
 

@@ -21,9 +21,7 @@ def table(headings, rows):
     cells = [tuple(headings), *[tuple(str(cell) for cell in row) for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     for number, row in enumerate(cells):
-        line = [row[0].ljust(widths[0])] + [
-            cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)
-        ]
+        line = [row[0].ljust(widths[0])] + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         print("  ".join(line).rstrip())
         if number == 0:
             print("  ".join("-" * width for width in widths))
@@ -53,9 +51,7 @@ def publish(name, options, figures, targets, plot):
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "quick": options.quick,
         "options": {
-            key: value
-            for key, value in sorted(vars(options).items())
-            if key not in ("out", "fixtures", "quick")
+            key: value for key, value in sorted(vars(options).items()) if key not in ("out", "fixtures", "quick")
         },
         "machine": machine(options.out),
         "figures": figures,

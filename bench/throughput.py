@@ -37,9 +37,7 @@ def main():
                 for contender in contenders:
                     name = f"{contender.fixture}-{backlog}"
                     board = fixtures.copy(name, os.path.join(folder, "board"))
-                    run = common.race(
-                        common.drain, processes, contender, board, options.sync, options.seconds
-                    )
+                    run = common.race(common.drain, processes, contender, board, options.sync, options.seconds)
                     runs.setdefault((processes, contender.name), []).append(run)
                     common.say(
                         f"round {turn + 1}/{options.rounds}  {processes:2} processes  "
@@ -49,8 +47,7 @@ def main():
     figures = [summary(processes, name, many) for (processes, name), many in runs.items()]
     add_ratios(figures)
     print(
-        f"claim+complete per second, synchronous={options.sync}, {backlog:,} tasks waiting, "
-        f"{options.rounds} rounds\n"
+        f"claim+complete per second, synchronous={options.sync}, {backlog:,} tasks waiting, {options.rounds} rounds\n"
     )
     show(figures)
     prefix = "" if options.sync == "full" else f" ({options.sync})"
@@ -95,9 +92,7 @@ def add_ratios(figures):
             for rival in figures
             if rival["processes"] == entry["processes"] and rival["contender"] in others
         ]
-        entry["to_best_other"] = (
-            round(entry["per_second"] / max(rivals), 2) if rivals and max(rivals) else None
-        )
+        entry["to_best_other"] = round(entry["per_second"] / max(rivals), 2) if rivals and max(rivals) else None
 
 
 def show(figures):
@@ -130,6 +125,9 @@ def show(figures):
             for entry in sorted(figures, key=lambda entry: entry["processes"])
         ],
     )
+    for entry in figures:
+        if entry["errors"]:
+            print(f"\n{entry['contender']}, {entry['processes']} processes: {entry['error_messages']}")
     for name in dict.fromkeys(entry["contender"] for entry in figures if entry["double_deliveries"]):
         doubles = sum(entry["double_deliveries"] for entry in figures if entry["contender"] == name)
         total = sum(entry["deliveries"] for entry in figures if entry["contender"] == name)

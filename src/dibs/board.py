@@ -482,7 +482,7 @@ class TaskBoard(Deciding, Locking, Talking, Looking):
             limits.text(result, "result", empty=True)
         who = task.holder
         with self._store.write() as tx:
-            now = self._get(tx, task.id)
+            now = tx.again(task) or self._get(tx, task.id)
             if not rules.is_repeat(now, (COMPLETED, REVIEW), who, task.token):
                 rules.require_claim(now, who, task.token, tx.now, "complete")
                 self._end(tx, now, [rules.complete(now, who, result, tx.now)])

@@ -2,8 +2,8 @@
 
 Two spellings of one file must become one name (`normalise`), and two patterns must be known to meet whenever
 some file lies under both (`overlaps`). A pattern covers what it matches and everything below that. The disk
-is read only to follow links and to find `.git`. This module never runs git, never writes, and does not know of
-locks or boards. A hook imports it on every edit, so it imports only what the interpreter has loaded anyway.
+is read only to follow links and to find `.git`. Nothing here runs git, writes, or knows of locks or boards.
+A hook imports this on every edit, so it imports only what the interpreter has loaded anyway.
 """
 
 from __future__ import annotations

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
         def get(self, ids: Sequence[str]) -> dict[str, BoardTask]:
             """The tasks with these ids; ids that are not on the board are missing from the answer."""
 
+        def again(self, task: BoardTask) -> BoardTask | None:
+            """The present state of a task that an earlier transaction handed out."""
+
         def ready(
             self, reserved: Sequence[str], limit: int, after: BoardTask | None, held: Sequence[list[str]]
         ) -> list[BoardTask]:

@@ -108,6 +108,9 @@ class MemoryTx:
     def get(self, ids: Sequence[str]) -> dict[str, BoardTask]:
         return {i: copy_task(self._t.tasks[i]) for i in ids if i in self._t.tasks}
 
+    def again(self, task: BoardTask) -> BoardTask | None:
+        return self.get([task.id]).get(task.id)
+
     def ready(
         self, reserved: Sequence[str], limit: int, after: BoardTask | None, held: Sequence[list[str]]
     ) -> list[BoardTask]:

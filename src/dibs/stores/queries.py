@@ -11,21 +11,19 @@ EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data
 _IS_READY = "status = 'pending' AND unmet = 0 AND open_blockers = 0"
 _IS_WAITING = "status = 'pending' AND (unmet > 0 OR open_blockers > 0)"
 
-# The board's one row: counts by status, and the clock's anchor.
-BOARD = "SELECT pending, in_progress, review, completed, failed, cancelled, boot, clock_offset FROM board WHERE one = 1"
-# Move the counts by what a transaction changed.
-COUNT = (
-    "UPDATE board SET pending = pending + ?, in_progress = in_progress + ?, review = review + ?, "
-    "completed = completed + ?, failed = failed + ?, cancelled = cancelled + ? WHERE one = 1"
-)
-# Remember where the wall clock stands against the steady one.
-ANCHOR = "UPDATE board SET boot = ?, clock_offset = ? WHERE one = 1"
+# The head of the board: the number of the newest event, and how many tasks have each status.
+HEAD = "SELECT seq, tally FROM event ORDER BY seq DESC LIMIT 1"
+# Where the wall clock stands against the steady one.
+ANCHOR = "SELECT boot, clock_offset FROM clock WHERE one = 1"
+SET_ANCHOR = "INSERT OR REPLACE INTO clock (one, boot, clock_offset) VALUES (1, ?, ?)"
 # The wall clock jumped: move every live lease and lock with it.
 SHIFT_LEASES = "UPDATE task SET lease_expires_at = lease_expires_at + ? WHERE status = 'in_progress'"
 SHIFT_LOCKS = "UPDATE lock SET expires_at = expires_at + ?"
 
 # One task by id.
 TASK_BY_ID = f"SELECT {TASK} FROM task WHERE id = ?"
+# One task by number and id: the way back to a row that was read before.
+TASK_AGAIN = f"SELECT {TASK} FROM task WHERE seq = ? AND id = ?"
 # Many tasks by id, given as a JSON array.
 TASKS_BY_ID = f"SELECT {TASK} FROM task WHERE id IN (SELECT value FROM json_each(?))"
 # The best ready tasks of one reservation, behind a position.
@@ -69,9 +67,8 @@ LOCKS_NEAR = (
 SAVE_LOCK = f"INSERT OR REPLACE INTO lock ({LOCK}, prefix, worker) VALUES ({', '.join('?' * 11)})"
 DROP_LOCK = "DELETE FROM lock WHERE pattern = ? AND token = ?"
 
-# The changelog: append, the last number, what came after a number.
-APPEND = f"INSERT INTO event ({EVENT}) VALUES ({', '.join('?' * 9)})"
-LAST_EVENT = "SELECT max(seq) FROM event"
+# The changelog: append, what came after a number.
+APPEND = f"INSERT INTO event ({EVENT}, tally) VALUES ({', '.join('?' * 10)})"
 EVENTS = f"SELECT {EVENT} FROM event WHERE seq > ? ORDER BY seq LIMIT ?"
 EVENTS_OF = f"SELECT {EVENT} FROM event WHERE seq > ? AND task_id = ? ORDER BY seq LIMIT ?"
 

@@ -1,6 +1,7 @@
 """The SQLite schema, as numbered migrations. A file's `user_version` is the number of the last one applied.
 
-`board` is one row: how many tasks have each status, and the clock's anchor (see `dibs.clock`).
+`event` is the changelog. The last event of a transaction also carries the `tally`: how many tasks have each status after it. So the
+newest event is the head of the board, and counting costs neither a scan nor a page of its own in every transaction.
 `task.rank` is minus the priority, so that one ascending index gives the order of claiming. Lists of ids, paths and labels are one text,
 an entry a line; steps and blockers are JSON. `unmet` counts the dependencies that are not completed, `open_blockers` the open blockers: they
 are kept so that readiness is a matter of one partial index.
@@ -13,13 +14,7 @@ APPLICATION_ID = 0x64696273  # "dibs"
 
 MIGRATIONS = (
     """
-CREATE TABLE board (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    pending INTEGER NOT NULL DEFAULT 0, in_progress INTEGER NOT NULL DEFAULT 0, review INTEGER NOT NULL DEFAULT 0,
-    completed INTEGER NOT NULL DEFAULT 0, failed INTEGER NOT NULL DEFAULT 0, cancelled INTEGER NOT NULL DEFAULT 0,
-    boot TEXT, clock_offset REAL
-) STRICT;
-INSERT INTO board (one) VALUES (1);
+CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), boot TEXT NOT NULL, clock_offset REAL NOT NULL) STRICT;
 
 CREATE TABLE task (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, description TEXT NOT NULL, status TEXT NOT NULL,
@@ -48,7 +43,7 @@ CREATE INDEX lock_prefix ON lock (prefix);
 
 CREATE TABLE event (
     seq INTEGER PRIMARY KEY, time REAL NOT NULL, worker TEXT NOT NULL, worker_type TEXT NOT NULL, action TEXT NOT NULL,
-    task_id TEXT, step_id TEXT, details TEXT, data TEXT
+    task_id TEXT, step_id TEXT, details TEXT, data TEXT, tally TEXT
 ) STRICT;
 CREATE TRIGGER event_is_append_only BEFORE UPDATE ON event BEGIN SELECT raise(ABORT, 'the changelog is append-only'); END;
 

@@ -106,21 +106,22 @@ def _event_from(row: tuple[Any, ...]) -> Event:
 
 def _event_row(e: Event) -> tuple[Any, ...]:
     data = dumps(e.data) if e.data else None
-    return (e.seq, e.time, e.worker, e.worker_type, e.action, e.task_id, e.step_id, e.details, data)
+    return (e.seq, e.time, e.worker, e.worker_type, e.action, e.task_id, e.step_id, e.details, data, None)
 
 
 class SqlTx:
     """See `dibs.store.Tx`."""
 
-    def __init__(self, rows: Rows, many: Many, now: float, counts: Sequence[int]) -> None:
+    def __init__(self, rows: Rows, many: Many, now: float) -> None:
         self.now = now
         self.changed = False
         self._rows = rows
         self._many = many
-        self._counts = counts
-        self._moved = [0] * len(_COUNTED)
         self._status: dict[int, TaskStatus] = {}
-        self._last: int | None = None
+        head = rows(q.HEAD, ())
+        self._last: int = head[0][0] if head else 0
+        self._tally = [int(n) for n in head[0][1].split()] if head else [0] * len(_COUNTED)
+        self._unwritten: list[Event] = []
 
     # -- tasks
 
@@ -140,6 +141,10 @@ class SqlTx:
             rows = self._rows(q.TASKS_BY_ID, (dumps(list(ids)),)) if ids else []
         found = {task.id: task for task in self._take(rows)}
         return found if len(ids) == 1 else {i: found[i] for i in ids if i in found}
+
+    def again(self, task: BoardTask) -> BoardTask | None:
+        found = self._take(self._rows(q.TASK_AGAIN, (task.seq, task.id)))
+        return found[0] if found else None
 
     def ready(
         self, reserved: Sequence[str], limit: int, after: BoardTask | None, held: Sequence[list[str]]
@@ -171,7 +176,7 @@ class SqlTx:
         seq = self._rows(q.LAST_TASK, ())[0][0] or 0
         for seq, task in enumerate(tasks, seq + 1):
             task.seq = seq
-            self._moved[_COUNTED[task.status]] += 1
+            self._tally[_COUNTED[task.status]] += 1
             self._status[seq] = task.status
         self._many(q.INSERT, map(row_of, tasks))
 
@@ -180,8 +185,8 @@ class SqlTx:
         for task in tasks:
             before = self._status[task.seq]
             if before is not task.status:
-                self._moved[_COUNTED[before]] -= 1
-                self._moved[_COUNTED[task.status]] += 1
+                self._tally[_COUNTED[before]] -= 1
+                self._tally[_COUNTED[task.status]] += 1
                 self._status[task.seq] = task.status
         if len(tasks) == 1:
             self._rows(q.SAVE, _changes_of(tasks[0]))
@@ -225,27 +230,22 @@ class SqlTx:
     # -- changelog
 
     def last_event(self) -> int:
-        if self._last is None:
-            self._last = self._rows(q.LAST_EVENT, ())[0][0] or 0
         return self._last
 
     def next_token(self) -> int:
-        return self.last_event() + 1
+        return self._last + 1
 
     def append(self, events: Sequence[Event]) -> None:
+        # Written at the end: only then is the tally known that the last of them carries.
         self.changed = True
-        seq = self.last_event()
         for e in events:
-            seq += 1
-            e.seq = seq
+            self._last += 1
+            e.seq = self._last
             e.time = self.now
-        self._last = seq
-        if len(events) == 1:
-            self._rows(q.APPEND, _event_row(events[0]))
-        else:
-            self._many(q.APPEND, map(_event_row, events))
+        self._unwritten += events
 
     def events(self, after: int, limit: int, task_id: str | None = None) -> list[Event]:
+        self.flush()
         if task_id is None:
             return [_event_from(row) for row in self._rows(q.EVENTS, (after, limit))]
         return [_event_from(row) for row in self._rows(q.EVENTS_OF, (after, task_id, limit))]
@@ -283,7 +283,7 @@ class SqlTx:
     # -- looking
 
     def counts(self) -> dict[str, int]:
-        return {status: self._counts[at] + self._moved[at] for status, at in _COUNTED.items()}
+        return {status: self._tally[at] for status, at in _COUNTED.items()}
 
     def page(
         self, statuses: Sequence[TaskStatus], filters: dict[str, str], limit: int, offset: int
@@ -347,18 +347,22 @@ class SqlTx:
         self.changed = True
         kept = list(tasks)
         for task in kept:
-            self._moved[_COUNTED[task.status]] += 1
+            self._tally[_COUNTED[task.status]] += 1
         number = {task.id: task.seq for task in kept}
         self._many(q.INSERT, map(row_of, kept))
         self._many(q.LINK, ((number[need], task.seq) for task in kept for need in task.depends_on))
         self._many(q.SAVE_LOCK, map(_lock_row, locks))
         self._many(q.POST, ((m.seq, m.time, m.sender, m.to, m.content) for m in messages))
-        self._many(q.APPEND, map(_event_row, events))
+        self._unwritten = list(events)
+        self._last = self._unwritten[-1].seq if self._unwritten else 0
+        self.flush()
         self._many(q.SET_MARK, marks.items())
         self._many(q.REMEMBER, ((key, answer, time) for key, (answer, time) in requests.items()))
-        self._last = None
 
     def flush(self) -> None:
-        """What must be written before the commit: the counts."""
-        if any(self._moved):
-            self._rows(q.COUNT, tuple(self._moved))
+        """Write what has waited: the events, the last one with the tally."""
+        rows = [_event_row(e) for e in self._unwritten]
+        if rows:
+            rows[-1] = (*rows[-1][:-1], " ".join(map(str, self._tally)))
+            self._unwritten = []
+            self._many(q.APPEND, rows)

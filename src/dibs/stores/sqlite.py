@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-WAL_PAGES = 2000
+WAL_PAGES = 4000
 """Checkpoint when the WAL has this many pages (8 MB)."""
 WAL_BYTES = 32 * 1024 * 1024
 """The WAL file is cut back to this size when it is reset."""
 BUSY_MS = 30_000
 """How long to wait for a program that locks the file without the gate (a backup, the sqlite3 shell)."""
-PAGE = 4096
+PAGE = 2048
 
 _abandoned: list[
     object
@@ -81,6 +81,7 @@ class SqliteStore:
         self._turn = allocate_lock()
         self._sync_turn = allocate_lock()
         self._connection: apsw.Connection | None = None
+        self._anchor: tuple[str, float] | None = None
         self._pid = 0
         self._gate = self._marks = self._wal = -1
         if create:
@@ -154,6 +155,9 @@ class SqliteStore:
             connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
             self._connection = connection
             connection.set_busy_timeout(BUSY_MS)
+            # Without this the engine compiles a statement anew whenever a bound value might suggest another plan: 30 µs
+            # instead of 2 for the query of every claim, and ours have one right plan each (a test sees to it).
+            connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             cursor = connection.cursor()
             self._cursor = cursor
             if self._rows("PRAGMA application_id")[0][0] != APPLICATION_ID:
@@ -236,13 +240,12 @@ class SqliteStore:
         try:
             execute = self._cursor.execute
             execute("BEGIN IMMEDIATE")
-            row = self._rows(q.BOARD)[0]
-            anchor = None if row[6] is None else (row[6], row[7])
-            now, moved, shift = read_clock(self._clock, anchor, self._boot)
-            tx = SqlTx(self._rows, self._many, now, row)
+            now, moved, shift = self._time()
+            tx = SqlTx(self._rows, self._many, now)
             if moved:
                 tx.changed = True
-                execute(q.ANCHOR, moved)
+                execute(q.SET_ANCHOR, moved)
+                self._anchor = None  # to be read again, once this is committed
             if shift:
                 execute(q.SHIFT_LEASES, (shift,))
                 execute(q.SHIFT_LOCKS, (shift,))
@@ -251,6 +254,15 @@ class SqliteStore:
         except BaseException:
             self._roll_back()
             raise
+
+    def _time(self) -> tuple[float, tuple[str, float] | None, float]:
+        """As `clock.read`, with the anchor kept from before: where that seems wrong, another process may have moved it."""
+        reading = read_clock(self._clock, self._anchor, self._boot)
+        if reading[1] is None:
+            return reading
+        rows = self._rows(q.ANCHOR)
+        self._anchor = (rows[0][0], rows[0][1]) if rows else None
+        return read_clock(self._clock, self._anchor, self._boot)
 
     def _roll_back(self) -> None:
         try:
@@ -443,10 +455,9 @@ class _Read:
             store._ensure_open()
             execute = store._cursor.execute
             execute("BEGIN")
-            row = store._rows(q.BOARD)[0]
-            now, _, shift = read_clock(store._clock, None if row[6] is None else (row[6], row[7]), store._boot)
+            now, _, shift = store._time()
             # A reader cannot move the leases, so after a jump it stays in the time in which they are written.
-            return SqlTx(store._rows, store._many, now - shift, row)
+            return SqlTx(store._rows, store._many, now - shift)
         except BaseException as error:
             if store._connection is not None and store._connection.in_transaction:
                 store._cursor.execute("ROLLBACK")

@@ -1,0 +1,120 @@
+"""What every command is given besides its arguments: the board, the worker, and where output goes.
+
+`board` and `worker` are made when first asked for. Commands name the worker in every verb (`worker=ctx.worker`): the board itself
+is opened without one. Results go to stdout (`emit` under --json, `say` otherwise), everything else to stderr (`note`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TextIO, TypeVar
+
+    from dibs.board import TaskBoard
+    from dibs.cli.args import Args
+    from dibs.model import Worker
+
+    T = TypeVar("T")
+
+
+class Context:
+    def __init__(self, args: Args) -> None:
+        self.url = args.board
+        self.as_name = args.as_
+        self.human = args.human
+        self.json = args.json or wants_json()
+        self._color = None if not args.no_color else False
+        self._board: TaskBoard | None = None
+        self._worker: Worker | None = None
+
+    # -- who and where
+
+    @property
+    def board(self) -> TaskBoard:
+        if self._board is None:
+            from dibs.board import TaskBoard
+
+            self._board = TaskBoard.open(self.url)
+        return self._board
+
+    @property
+    def worker(self) -> Worker:
+        if self._worker is None:
+            from dibs.worker import from_environment
+
+            self._worker = from_environment(self.as_name, self.human)
+        return self._worker
+
+    def by_id(self, given: str, act: Callable[[str], T]) -> T:
+        """`act` on the task with this id or, if there is none, on the one whose id begins so."""
+        from dibs.errors import NotFound
+
+        try:
+            return act(given)
+        except NotFound as error:
+            if error.fields.get("task_id") != given:
+                raise
+            full = self.board.resolve(given)
+            if full == given:
+                raise
+        return act(full)
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+
+    # -- output
+
+    @property
+    def color(self) -> bool:
+        if self._color is None:
+            self._color = (
+                not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and bool(sys.stdout) and sys.stdout.isatty()
+            )
+        return self._color
+
+    @property
+    def width(self) -> int:
+        """Columns to fill: the terminal's (160 at most), 80 when stdout is not a terminal."""
+        columns = os.environ.get("COLUMNS", "")
+        if columns.isascii() and columns.isdigit() and columns != "0":
+            wide = int(columns[:6])
+        else:
+            try:
+                wide = os.get_terminal_size(1).columns or 80
+            except OSError:
+                wide = 80
+        return max(40, min(wide, 160))
+
+    def emit(self, document: Any) -> None:
+        """One JSON document, on a line of its own, to stdout."""
+        from dibs.jsontext import dumps
+
+        write(sys.stdout, dumps(document) + "\n")
+
+    def say(self, text: str) -> None:
+        """Text for people, already made safe by `render`, to stdout."""
+        write(sys.stdout, text + "\n")
+
+    def note(self, text: str) -> None:
+        """A remark, to stderr."""
+        write(sys.stderr, text + "\n")
+
+
+def write(stream: TextIO | None, text: str) -> None:
+    if stream is None:  # started with the descriptor closed
+        return
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+
+
+def wants_json() -> bool:
+    return os.environ.get("DIBS_JSON", "").lower() not in ("", "0", "false", "no")

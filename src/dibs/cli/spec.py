@@ -1,0 +1,431 @@
+"""Every command of `dibs`, as constants: what it is called, what it takes, what its help says. No code.
+
+All tables are nested tuples of strings, so that Python loads them from the .pyc as one constant. A command is
+(name, module of dibs.cli, function, summary, parameters, options, examples, more help). A parameter is (name, how, help),
+where `how` is `one`, `optional`, `some` (one or more), `many` (none or more), `rest` (one or more, taken verbatim from
+the first on, options included) or `surplus` (refused, with its help as the hint). An option is (long, short, metavar,
+type, repeatable, help), where type is `flag`, `text`, `int`, `seconds`, or the choices joined by `|`.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Param = tuple[str, str, str]
+    Option = tuple[str, str, str, str, bool, str]
+    Command = tuple[str, str, str, str, tuple[Param, ...], tuple[Option, ...], tuple[str, ...], str]
+
+GLOBALS: tuple[Option, ...] = (
+    ("--board", "", "URL", "text", False, "which board: sqlite:PATH or a path (else DIBS_BOARD, else the one found upward)"),
+    ("--as", "", "NAME", "text", False, "act as this worker, an agent (else DIBS_AGENT, else your login name, a human)"),
+    ("--human", "", "", "flag", False, "the worker is a human"),
+    ("--json", "", "", "flag", False, "one JSON document on stdout, errors as JSON on stderr (or DIBS_JSON=1)"),
+    ("--no-color", "", "", "flag", False, "no colours (or NO_COLOR=1)"),
+    ("--help", "-h", "", "flag", False, "this help"),
+    ("--version", "", "", "flag", False, "the version"),
+)
+
+COMMANDS: tuple[Command, ...] = (
+    (
+        "init", "setup_board", "init", "make a board for this repository (or folder)",
+        (),
+        (),
+        ("dibs init", "dibs init --board sqlite:/srv/team/board.db"),
+        "The board lives in .dibs/ at the root of the main worktree; all worktrees share it. Where there is one already, "
+        "nothing changes.",
+    ),
+    (
+        "add", "tasks", "add", "add a task, or thousands from a file",
+        (("description", "many", "what is to be done; - reads it from stdin"),),
+        (
+            ("--priority", "-p", "N", "int", False, "higher is claimed first (default 0)"),
+            ("--needs", "", "ID", "text", True, "a task that must be completed first"),
+            ("--path", "", "PATH", "text", True, "file, folder or glob that a claim locks, e.g. 'src/auth/**'"),
+            ("--label", "", "LABEL", "text", True, "a label to find it by"),
+            ("--step", "", "TITLE", "text", True, "an ordered step of the task"),
+            ("--parent", "", "ID", "text", False, "the task that this one is a part of"),
+            ("--for", "", "KIND", "agent|human|any", False, "who may claim it (default any)"),
+            ("--review", "", "", "flag", False, "when done, somebody else has to accept it"),
+            ("--max-attempts", "", "N", "int", False, "given back more often than this, it fails"),
+            ("--id", "", "ID", "text", False, "use this id instead of a random one"),
+            ("--key", "", "KEY", "text", False, "request key: the same call again adds nothing and gives the same id"),
+            ("--file", "", "FILE", "text", False, "add every task of a JSON-lines or JSON-array file (- is stdin), all or none"),
+        ),
+        ("dibs add Write the login page -p 5 --path 'src/login/**'", "dibs add Test the login page --needs 3f2a9c01",
+         "dibs add --file tasks.jsonl"),
+        "In a file each line is a JSON string or an object with description and any of id, depends_on, priority, paths, labels, "
+        "steps, parent, reserved, review, max_attempts. Tasks of one file may depend on each other by the ids that they bring.",
+    ),
+    (
+        "list", "tasks", "list_tasks", "what is on the board (open tasks unless asked otherwise)",
+        (),
+        (
+            ("--status", "-s", "STATUS", "pending|in_progress|review|completed|failed|cancelled|open|closed|all", True,
+             "only these: pending in_progress review completed failed cancelled, open, closed, all"),
+            ("--label", "", "LABEL", "text", False, "only tasks with this label"),
+            ("--mine", "", "", "flag", False, "only tasks assigned to my name"),
+            ("--by", "", "NAME", "text", False, "only tasks assigned to this worker"),
+            ("--parent", "", "ID", "text", False, "only parts of this task"),
+            ("--search", "", "TEXT", "text", False, "only descriptions that contain this"),
+            ("--limit", "-n", "N", "int", False, "how many at most (default 50; 0: no limit)"),
+            ("--offset", "", "N", "int", False, "leave out the first N"),
+            ("--all", "-a", "", "flag", False, "everything: closed tasks too, no limit"),
+        ),
+        ("dibs list", "dibs list --status failed --json"),
+        "Order: in progress, in review, ready (as they will be claimed), waiting, closed (newest first).",
+    ),
+    (
+        "show", "tasks", "show", "one task: why it can't be claimed, who holds it, history",
+        (("id", "one", "the task"),),
+        (),
+        ("dibs show 3f2a",),
+        "",
+    ),
+    (
+        "ready", "tasks", "ready", "what you could claim now, in the order you would get it",
+        (),
+        (
+            ("--limit", "-n", "N", "int", False, "how many at most (default 50; 0: no limit)"),
+            ("--all", "-a", "", "flag", False, "no limit"),
+        ),
+        ("dibs ready", "dibs ready --json --limit 5"),
+        "This only looks. To take one: dibs claim.",
+    ),
+    (
+        "claim", "claims", "claim", "take the best available task, or the named one",
+        (("id", "optional", "the task (default: the best that you may take)"),),
+        (
+            ("--count", "-n", "N", "int", False, "take up to N tasks"),
+            ("--lease", "", "TIME", "seconds", False, "how long it is yours without a sign of life (default 1h; humans 8h)"),
+            ("--wait", "", "TIME", "seconds", False, "if there is nothing, wait this long for something"),
+            ("--key", "", "KEY", "text", False, "request key: the same call again gives the same claim"),
+        ),
+        ("dibs claim", "dibs claim 3f2a", "dibs --as worker-1 claim --wait 5m --json"),
+        "Its files are locked in the same step. Nothing to claim: exit code 3.",
+    ),
+    (
+        "renew", "claims", "renew", "start your lease anew (every other verb of yours does too)",
+        (("id", "optional", "the task (default: everything you hold)"),),
+        (
+            ("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),
+            ("--lease", "", "TIME", "seconds", False, "a new length for the lease"),
+        ),
+        ("dibs renew", "dibs renew 3f2a --lease 2h"),
+        "",
+    ),
+    (
+        "release", "claims", "release", "give a task back unfinished, for somebody else",
+        (("id", "optional", "the task (default: the only one you hold)"),),
+        (
+            ("--note", "", "TEXT", "text", False, "why, for the changelog"),
+            ("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),
+            ("--all", "-a", "", "flag", False, "everything you hold: tasks and file locks"),
+        ),
+        ("dibs release --note 'needs someone who knows SQL'", "dibs release --all"),
+        "",
+    ),
+    (
+        "done", "claims", "done", "complete a task (or hand it in, if it asks for review)",
+        (("words", "many", "[ID] [RESULT...]: the task (default: the only one you hold), then what you did"),),
+        (
+            ("--result", "-r", "TEXT", "text", False, "what you did; then the words may only be the id"),
+            ("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),
+            ("--next", "", "", "flag", False, "and claim the next task in the same step"),
+        ),
+        ("dibs done 3f2a 'login page, with tests'", "dibs done --result 'login page' --next"),
+        "The first word is the task if it is an id on the board or the beginning of exactly one (of 3 characters or more, when "
+        "more words follow). If it is not, and you hold exactly one task, all words are the result. To be sure, give the id, "
+        "or use --result.",
+    ),
+    (
+        "fail", "claims", "fail", "end a task as failed, with the reason",
+        (("words", "many", "[ID] ERROR...: the task (default: the only one you hold), then what went wrong"),),
+        (
+            ("--error", "-e", "TEXT", "text", False, "what went wrong; then the words may only be the id"),
+            ("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),
+        ),
+        ("dibs fail 3f2a 'the API it needs does not exist'",),
+        "Words are read as by `dibs done`. Its dependants stay blocked until it is retried: dibs retry ID. "
+        "If somebody else could do it now, give it back instead: dibs release ID.",
+    ),
+    (
+        "wait", "claims", "wait", "block until there is something for you to claim",
+        (),
+        (("--timeout", "-t", "TIME", "seconds", False, "how long at most (default 60s)"),),
+        ("dibs wait --timeout 10m && dibs claim",),
+        "Exit code 0: there is something. 3: the time is over.",
+    ),
+    (
+        "retry", "decisions", "retry", "put a failed or cancelled task back",
+        (("id", "one", "the task"),),
+        (),
+        ("dibs retry 3f2a",),
+        "",
+    ),
+    (
+        "cancel", "decisions", "cancel", "take a task off the table (dibs retry brings it back)",
+        (("id", "one", "the task"), ("reason", "many", "why")),
+        (),
+        ("dibs cancel 3f2a 'superseded by 77b0'",),
+        "A task that somebody holds is cancelled by its holder, a human or a lead.",
+    ),
+    (
+        "block", "decisions", "block", "say why a task can't go on; nobody can claim it meanwhile",
+        (("id", "one", "the task"), ("reason", "some", "what it waits for")),
+        (),
+        ("dibs block 3f2a 'waits for the API key'",),
+        "A claimed task goes back to pending. If it waits for another task, say so instead: dibs dep ID --needs OTHER.",
+    ),
+    (
+        "unblock", "decisions", "unblock", "resolve what a task was blocked by",
+        (("id", "one", "the task"), ("resolution", "many", "how it was resolved")),
+        (("--blocker", "", "bN", "text", False, "only this blocker (default: all open ones)"),),
+        ("dibs unblock 3f2a 'key is in the vault'",),
+        "",
+    ),
+    (
+        "accept", "decisions", "accept", "pass a task that is in review",
+        (("id", "one", "the task"), ("note", "many", "a note for the changelog")),
+        (),
+        ("dibs accept 3f2a",),
+        "Not by the agent that did it.",
+    ),
+    (
+        "reject", "decisions", "reject", "send a task in review back, with a note",
+        (("id", "one", "the task"), ("note", "some", "what is missing")),
+        (),
+        ("dibs reject 3f2a 'no test for an empty password'",),
+        "",
+    ),
+    (
+        "dep", "decisions", "dep", "make a task wait for others, or see what it waits for",
+        (
+            ("id", "one", "the task that waits"),
+            ("other", "surplus", "which of the two waits? A waits for B: dibs dep A --needs B"),
+        ),
+        (
+            ("--needs", "", "ID", "text", True, "a task that must be completed first"),
+            ("--drop", "", "ID", "text", True, "no longer wait for this one"),
+        ),
+        ("dibs dep 77b0 --needs 3f2a", "dibs dep 77b0"),
+        "77b0 --needs 3f2a: first 3f2a, then 77b0. Circles are refused.",
+    ),
+    (
+        "step", "decisions", "step", "the ordered steps of a task: add, start, done, skip",
+        (("words", "many", "[ID] [add TITLE... | start [STEP] | done [STEP] [NOTE...] | skip [STEP] [NOTE...]]"),),
+        (("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),),
+        ("dibs step 3f2a add Write the tests", "dibs step done", "dibs step 3f2a done s2 'all green'"),
+        "Without ID: the only task that you hold. Without a verb: lists the steps. Without STEP: the next one.",
+    ),
+    (
+        "lock", "files", "lock", "hold files, folders or globs: all of them or none",
+        (("path", "some", "what to hold, e.g. src/auth.py or 'src/auth/**'"),),
+        (
+            ("--shared", "", "", "flag", False, "others may share it too, nobody may have it alone"),
+            ("--lease", "", "TIME", "seconds", False, "how long without a sign of life (default 1h; humans 8h)"),
+            ("--wait", "", "TIME", "seconds", False, "if somebody else holds it, wait this long"),
+        ),
+        ("dibs lock src/auth.py 'docs/**'", "dibs lock Cargo.toml --wait 2m"),
+        "Paths are the same from every worktree. Asking again renews.",
+    ),
+    (
+        "unlock", "files", "unlock", "give back file locks of yours",
+        (("path", "many", "as it was locked"),),
+        (("--all", "-a", "", "flag", False, "all that you locked yourself (not those that came with a task)"),),
+        ("dibs unlock src/auth.py", "dibs unlock --all"),
+        "",
+    ),
+    (
+        "locks", "files", "locks", "who holds which files",
+        (("path", "many", "only locks that overlap these"),),
+        (),
+        ("dibs locks", "dibs locks src/auth.py"),
+        "",
+    ),
+    (
+        "log", "talk", "log", "what happened: the changelog",
+        (),
+        (
+            ("--follow", "-f", "", "flag", False, "go on as things happen"),
+            ("--task", "", "ID", "text", False, "only this task"),
+            ("--after", "", "SEQ", "int", False, "only entries after this number"),
+            ("--limit", "-n", "N", "int", False, "the last N (with --after: the first N; default 50, with --json all)"),
+            ("--all", "-a", "", "flag", False, "no limit"),
+        ),
+        ("dibs log --follow", "dibs log --task 3f2a --all", "dibs log --json --after 120"),
+        "With --json one object a line: timestamp, worker, worker_type, action, activity_id (the task), task_id (the step), "
+        "details, seq, data.",
+    ),
+    (
+        "tell", "talk", "tell", "send a message to a worker, or to everybody",
+        (("words", "some", "NAME TEXT..., or with --all only TEXT..."),),
+        (("--all", "-a", "", "flag", False, "to everybody else"),),
+        ("dibs tell worker-2 'auth.py is free again'", "dibs tell --all 'main is broken, do not merge'"),
+        "",
+    ),
+    (
+        "inbox", "talk", "inbox", "messages that you have not read yet",
+        (),
+        (
+            ("--peek", "", "", "flag", False, "leave them unread"),
+            ("--wait", "", "TIME", "seconds", False, "if there are none, wait this long for one"),
+        ),
+        ("dibs inbox", "dibs inbox --wait 5m --json"),
+        "With --wait, exit code 3 if none came.",
+    ),
+    (
+        "run", "running", "run", "claim a task and run a command for it, with the lease kept",
+        (("command", "rest", "the command and its arguments"),),
+        (
+            ("--task", "", "ID", "text", False, "this task (default: the best that you may take)"),
+            ("--lease", "", "TIME", "seconds", False, "the lease that is kept renewed"),
+            ("--wait", "", "TIME", "seconds", False, "if there is nothing to claim, wait this long"),
+            ("--fail", "", "", "flag", False, "an exit code other than 0 fails the task (default: releases it)"),
+            ("--keep-going", "-k", "", "flag", False, "go on with the next task until nothing is left"),
+        ),
+        ("dibs run -- make test", "dibs run --task 3f2a -- ./agent.sh", "dibs run -k --wait 5m -- sh -c './agent \"$DIBS_TASK\"'"),
+        "The command finds DIBS_TASK_ID, DIBS_TASK (the description), DIBS_TASK_JSON and DIBS_TOKEN in its environment, and DIBS_BOARD, "
+        "DIBS_AGENT, DIBS_KIND and DIBS_SESSION, so that dibs inside it acts as the same worker. Exit code 0 completes the task, any other "
+        "releases it and is the exit code of run. A task that the command itself has ended stays as it is. If the task is lost or cancelled "
+        "meanwhile, the command is stopped. Nothing to claim: exit code 3. With --json the command's stdout goes to stderr.",
+    ),
+    (
+        "recover", "upkeep", "recover", "give back what dead or expired workers held",
+        (),
+        (("--worker", "", "NAME", "text", False, "give back everything of this worker, which you know to be gone"),),
+        ("dibs recover", "dibs recover --worker worker-3"),
+        "Claims do this by themselves; recover only makes it happen now. A worker whose process is alive keeps what it has.",
+    ),
+    (
+        "export", "upkeep", "export", "write the whole board, history included, as JSON lines",
+        (("file", "optional", "where to (default: stdout)"),),
+        (("--force", "-f", "", "flag", False, "replace the file if it exists"),),
+        ("dibs export board.jsonl", "dibs export | gzip > board.jsonl.gz"),
+        "The file appears whole or not at all. dibs import restores it: tasks, claims, locks, messages and changelog, to the last digit.",
+    ),
+    (
+        "import", "upkeep", "import_", "fill a new board from an export",
+        (("file", "one", "an export; - is stdin"),),
+        (),
+        ("dibs --board sqlite:new.db import board.jsonl", "zcat board.jsonl.gz | dibs import -"),
+        "Makes the board if there is none yet. Only into a board that has no tasks yet; all or nothing.",
+    ),
+    (
+        "doctor", "upkeep", "doctor", "check the board and this installation",
+        (),
+        (("--deep", "", "", "flag", False, "check every index entry, and replay a changelog of any length"),),
+        ("dibs doctor", "dibs doctor --deep --json"),
+        "Changes nothing. Exit code 0 when all is well, 1 when something was found; every finding says what to do.",
+    ),
+    (
+        "demo", "demo", "demo", "watch workers drain a board while one is killed",
+        (),
+        (
+            ("--workers", "", "N", "int", False, "how many worker processes (default 4)"),
+            ("--tasks", "", "N", "int", False, "how many tasks (default 24)"),
+            ("--seed", "", "N", "int", False, "repeat a run: who works how long, who is killed"),
+        ),
+        ("dibs demo", "dibs demo --workers 8 --tasks 100"),
+        "Uses a board of its own in a temporary folder, and leaves it there to look at.",
+    ),
+    (
+        "completion", "completion", "completion", "print a completion script for bash, zsh or fish",
+        (("shell", "one", "bash, zsh or fish"),),
+        (),
+        ("eval \"$(dibs completion bash)\"", "dibs completion fish > ~/.config/fish/completions/dibs.fish"),
+        "",
+    ),
+    (
+        "help", "helping", "help_", "help for a command",
+        (("command", "optional", "the command"),),
+        (),
+        ("dibs help claim",),
+        "",
+    ),
+)  # fmt: skip
+
+GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("work", ("claim", "done", "fail", "release", "renew", "step", "wait", "run")),
+    ("tasks", ("add", "list", "show", "ready", "dep", "block", "unblock", "cancel", "retry", "accept", "reject")),
+    ("files", ("lock", "unlock", "locks")),
+    ("talk", ("tell", "inbox", "log")),
+    ("board", ("init", "export", "import", "recover", "doctor", "demo", "completion", "help")),
+)
+
+GUESSES: tuple[tuple[str, str], ...] = (
+    ("next", "claim"),
+    ("start", "claim"),
+    ("take", "claim"),
+    ("grab", "claim"),
+    ("pick", "claim"),
+    ("close", "done"),
+    ("complete", "done"),
+    ("finish", "done"),
+    ("ls", "list"),
+    ("tasks", "list"),
+    ("status", "list"),
+    ("new", "add"),
+    ("create", "add"),
+    ("view", "show"),
+    ("get", "show"),
+    ("info", "show"),
+    ("unclaim", "release"),
+    ("abandon", "release"),
+    ("heartbeat", "renew"),
+    ("refresh", "renew"),
+    ("extend", "renew"),
+    ("deps", "dep"),
+    ("depend", "dep"),
+    ("steps", "step"),
+    ("approve", "accept"),
+    ("reopen", "retry"),
+    ("send", "tell"),
+    ("message", "tell"),
+    ("msg", "tell"),
+    ("messages", "inbox"),
+    ("history", "log"),
+    ("changelog", "log"),
+    ("events", "log"),
+)
+"""Words that other tools use for a command of ours, and that can mean nothing else: they work."""
+
+HINTS: tuple[tuple[str, str], ...] = (
+    ("link", "dibs dep ID --needs OTHER (ID waits for OTHER)"),
+    ("rm", "dibs cancel ID (nothing is ever deleted)"),
+    ("remove", "dibs cancel ID (nothing is ever deleted)"),
+    ("delete", "dibs cancel ID (nothing is ever deleted)"),
+    ("del", "dibs cancel ID (nothing is ever deleted)"),
+    ("stop", "dibs release ID, dibs cancel ID"),
+    ("abort", "dibs release ID, dibs cancel ID"),
+    ("drop", "dibs release ID, dibs dep ID --drop OTHER"),
+    ("update", "dibs done ID, dibs step ID done, dibs block ID REASON"),
+    ("edit", "dibs cancel ID, then dibs add TEXT"),
+    ("assign", "dibs --as NAME claim ID"),
+    ("reserve", "dibs claim ID, dibs lock PATH"),
+    ("blocked", "dibs list --status pending, dibs show ID"),
+    ("search", "dibs list --search TEXT"),
+    ("note", "dibs tell --all TEXT, dibs done ID RESULT"),
+    ("comment", "dibs tell --all TEXT, dibs done ID RESULT"),
+)
+"""Words that could mean several things, or something that dibs does differently: they are answered with "did you mean"."""
+
+OPTION_GUESSES: tuple[tuple[str, str], ...] = (
+    ("--depends-on", "--needs"),
+    ("--depends", "--needs"),
+    ("--dep", "--needs"),
+    ("--deps", "--needs"),
+    ("--prio", "--priority"),
+    ("--paths", "--path"),
+    ("--labels", "--label"),
+    ("--tag", "--label"),
+    ("--steps", "--step"),
+    ("--ttl", "--lease"),
+    ("--assignee", "--by"),
+    ("--message", "--result"),
+    ("--reason", "--error"),
+    ("--reason", "--note"),
+    ("--agent", "--as"),
+    ("--worker", "--as"),
+    ("--name", "--as"),
+)
+"""Option names of other tools: they work where the command has the second and not the first."""
