@@ -3,7 +3,7 @@
 A contender fills a board once with `fill`, and each worker process gets its own handle from `open`. One
 `step` of a handle claims one task and completes it, durably, and returns the task's id, or None when
 nothing is left; `claim` and `complete` are the same as single calls, for latency figures. Every contender
-is used through its own public constructor, with its longest lock timeout and the same `synchronous`
+is used through its own public constructor, with a long lock timeout and the same `synchronous`
 setting; nothing is added to its schema.
 """
 

@@ -4,7 +4,7 @@ Two kinds of boards: plain (every task ready) and chains (tasks in chains of 10,
 before, and 30% of the board, 300k tasks at 1M, blocked for good and in front by priority). 1 and 4
 processes start at a barrier and do the same number of claim+complete steps on every size; small boards are
 copied afresh for each run, large ones are used on. Sizes take turns until each has been measured for
-`--seconds`; a rate is the median of its runs. Repeat: `python bench/growth.py`, about 6 minutes, half of it
+`--seconds`; a rate is the median of its runs. Repeat: `python bench/growth.py`, about 4 minutes, half of it
 filling boards.
 """
 

@@ -5,7 +5,7 @@ barrier and then claim and complete, one task after the other, for `--seconds`; 
 durable (`--sync full`, the default) or consistent (`--sync normal`), the same for all. Contenders take
 turns within a round; a figure is the median of the rounds. The rate counts distinct tasks, so a queue that
 hands a task to two processes gains nothing by it; doubles and errors are shown. Repeat: `python
-bench/throughput.py`, about 6 minutes.
+bench/throughput.py`, about 5 minutes.
 """
 
 import os

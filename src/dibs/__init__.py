@@ -1,6 +1,7 @@
 """dibs: the referee for coding agents and people who work on one code base at the same time.
 
-`TaskBoard()` is a board in memory, `TaskBoard.open()` the one of the repository that you are in. Everything is imported on first use.
+`TaskBoard()` is a board in memory, `TaskBoard.open()` the one of the repository that you are in. Everything is
+imported on first use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Board addresses: which store a URL names, and which board belongs to the working directory.
 
-Without a URL the board is `.dibs/board.db` at the root of the *main* worktree of the repository that we stand in, so that all its worktrees
-share it; outside a repository the nearest `.dibs` upward counts.
+Without a URL the board is `.dibs/board.db` at the root of the *main* worktree of the repository that we stand in, so
+that all its worktrees share it; outside a repository the nearest `.dibs` upward counts.
 """
 
 from __future__ import annotations

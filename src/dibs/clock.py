@@ -1,10 +1,10 @@
 """The board's time: a wall clock that cannot end a lease early.
 
 Leases are stored as wall-clock moments, because people read them. But wall clocks jump: somebody sets the date, a
-virtual machine resumes, NTP steps. So a store remembers an *anchor*, the distance between the wall clock and the machine's
-steady clock (which counts from boot, through sleep, and never jumps), and takes its time from the steady clock. When
-the wall clock is found to have jumped, the next writer moves the anchor and, in the same transaction, every live lease
-by the same distance: each keeps exactly the time that it had left.
+virtual machine resumes, NTP steps. So a store remembers an *anchor*, the distance between the wall clock and the
+machine's steady clock (which counts from boot, through sleep, and never jumps), and takes its time from the steady
+clock. When the wall clock is found to have jumped, the next writer moves the anchor and, in the same transaction,
+every live lease by the same distance: each keeps exactly the time that it had left.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Clock:
 def read(clock: Clock, anchor: tuple[str, float] | None, boot: str) -> tuple[float, tuple[str, float] | None, float]:
     """(the board's time, the new anchor if it must be stored, seconds by which leases must move).
 
-    Without a boot id there is nothing to anchor to, after a reboot the old anchor means nothing: the wall clock is taken as it is.
+    Without a boot id there is nothing to anchor to, after a reboot the old anchor means nothing: the wall clock is
+    taken as it is.
     """
     wall = clock.wall()
     if not boot:

@@ -1,29 +1,21 @@
-"""Verbs by which people and leads decide about tasks: retry, cancel, accept, reject, block, unblock, dependencies, steps."""
+"""Verbs by which people and leads decide about tasks: retry, cancel, accept, reject, block, unblock, dependencies,
+steps."""
 
 from __future__ import annotations
 
 from dibs import limits, rules
 from dibs.errors import DependencyCycle, Invalid, NotFound
+from dibs.leases import Leases
 from dibs.model import IN_PROGRESS, BoardTask, Event, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from dibs.store import Store, Tx
+    from dibs.store import Tx
 
 
-class Deciding:
-    if TYPE_CHECKING:
-        _store: Store
-
-        def _actor(self, worker: Worker | str | None = None) -> Worker: ...
-        def _get(self, tx: Tx, task_id: str) -> BoardTask: ...
-        def _end(self, tx: Tx, task: BoardTask, events: list[Event]) -> None: ...
-        def _history(self, tx: Tx, task: BoardTask) -> list[Event]: ...
-        def _renew(self, tx: Tx, task: BoardTask, lease: float | None = None) -> None: ...
-        def _keep_alive(self, tx: Tx, who: Worker) -> None: ...
-
+class Deciding(Leases):
     def _decide(
         self, task_id: str, worker: Worker | str | None, change: Callable[[Tx, BoardTask, Worker], Event]
     ) -> BoardTask:
@@ -57,7 +49,8 @@ class Deciding:
         )
 
     def block(self, task_id: str, reason: str, *, worker: Worker | str | None = None) -> BoardTask:
-        """Record why a task cannot go on; a claimed one goes back to pending, and nobody can claim it until it is unblocked."""
+        """Record why a task cannot go on; a claimed one goes back to pending, and nobody can claim it until it is
+        unblocked."""
         limits.text(reason, "reason")
         return self._decide(task_id, worker, lambda tx, task, who: rules.block(task, who, reason, tx.now))
 
@@ -79,7 +72,8 @@ class Deciding:
     # -- dependencies
 
     def depend(self, task_id: str, needs: Sequence[str], *, worker: Worker | str | None = None) -> BoardTask:
-        """Make a task wait for others. Unknown ids and cycles are refused; edges that exist already are left as they are."""
+        """Make a task wait for others. Unknown ids and cycles are refused; edges that exist already are left as they
+        are."""
         limits.task_id(task_id)
         wanted = [limits.task_id(need) for need in limits.texts(needs, "needs")]
         who = self._actor(worker)
@@ -155,14 +149,15 @@ class Deciding:
 
 
 def _refuse_cycle(tx: Tx, task: BoardTask, needs: Sequence[BoardTask]) -> None:
-    """Walk from what is to be needed, along what that needs; meeting `task` would close a circle. A level at a time, without recursion."""
+    """Walk from what is to be needed, along what that needs; meeting `task` would close a circle. A level at a time,
+    without recursion."""
     seen = {other.id for other in needs}
     level = list(needs)
     while level:
         if task.id in seen:
             first = needs[0].id
             raise DependencyCycle(
-                f"task {task.id} cannot wait for {first}: {first} already waits for {task.id}, directly or through others",
+                f"task {task.id} cannot wait for {first}: {first} already waits for {task.id}, directly or not",
                 hint=f"dibs show {first}",
                 task_id=task.id,
             )

@@ -1,5 +1,5 @@
-"""What dibs does to the file system below the level of a store: locks on open files, durable directory entries, safe opening,
-and telling network file systems from local ones. The only place that does these.
+"""What dibs does to the file system below the level of a store: locks on open files, durable directory entries, safe
+opening, and telling network file systems from local ones. The only place that does these.
 """
 
 from __future__ import annotations
@@ -88,14 +88,47 @@ def open_lock_file(path: str) -> int:
 
 
 NETWORK_TYPES = frozenset(
-    ["nfs", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "9p", "v9fs", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs", "orangefs", "pvfs2", "gfs2", "ocfs2", "vboxsf", "vmhgfs", "prl_fs", "drvfs", "davfs", "fuse.sshfs", "fuse.glusterfs", "fuse.vmhgfs-fuse", "fuse.s3fs", "fuse.rclone", "fuse.davfs", "fuse.gcsfuse"]
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb2",
+        "smb3",
+        "smbfs",
+        "ncpfs",
+        "9p",
+        "v9fs",
+        "afs",
+        "ceph",
+        "glusterfs",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "orangefs",
+        "pvfs2",
+        "gfs2",
+        "ocfs2",
+        "vboxsf",
+        "vmhgfs",
+        "prl_fs",
+        "drvfs",
+        "davfs",
+        "fuse.sshfs",
+        "fuse.glusterfs",
+        "fuse.vmhgfs-fuse",
+        "fuse.s3fs",
+        "fuse.rclone",
+        "fuse.davfs",
+        "fuse.gcsfuse",
+    ]
 )
 
 
 def network_file_system(path: str) -> str | None:
     """The type of the file system that `path` lives on if it is one whose locks cannot be trusted, else None.
 
-    Read from the kernel's mount table by device number, so bind mounts and symbolic links do not fool it. Where there is no such table, None.
+    Read from the kernel's mount table by device number, so bind mounts and symbolic links do not fool it. Where there
+    is no such table, None.
     """
     try:
         device = os.stat(path).st_dev

@@ -1,7 +1,7 @@
 """Rules for locks on path patterns: who conflicts with whom, taking, renewing, giving back. Pure, like `rules`.
 
-A request is granted whole or not at all. A lock whose lease has run out binds nobody. A worker never conflicts with itself, so asking
-again renews; asking again exclusively for what is held shared is granted if nobody else shares it.
+A request is granted whole or not at all. A lock whose lease has run out binds nobody. A worker never conflicts with
+itself, so asking again renews; asking again exclusively for what is held shared is granted if nobody else shares it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def busy(against: Sequence[Lock], now: float) -> Busy:
     task = f" for task {first.task_id}" if first.task_id else ""
     more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
     error = Busy(
-        f"{first.pattern} is held by {first.holder.name}{task} for another {span(first.expires_at - now)}{more}; nothing was locked",
+        f"{first.pattern} is held by {first.holder.name}{task} for another {span(first.expires_at - now)}{more}; "
+        "nothing was locked",
         hint=f"work on something else, wait with --wait, or ask: dibs tell {first.holder.name} TEXT",
         conflicts=[{**lock_data(lock), "holder": lock.holder.name} for lock in against],
     )

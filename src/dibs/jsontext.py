@@ -1,10 +1,11 @@
 """JSON without the import of `json`.
 
-`import json` pulls in `re` and `enum`, about half of a bare interpreter's start-up time, and a hook or a claim
-runs on every edit. The work is done in C by `_json` anyway, so this module calls that directly, and falls
-back to `json` on an interpreter that lacks it or has changed it (the self-test below decides).
+`import json` pulls in `re` and `enum`, about half of a bare interpreter's start-up time, and a hook or a claim runs
+on every edit. The work is done in C by `_json` anyway, so this module calls that directly, and falls back to `json`
+on an interpreter that lacks it or has changed it (the self-test below decides).
 
-`dumps` writes compact ASCII, so hostile text cannot put control characters into a log line. `loads` reads one document and nothing after it.
+`dumps` writes compact ASCII, so hostile text cannot put control characters into a log line. `loads` reads one
+document and nothing after it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What input a board accepts: the limits, and the checks that enforce them. Pure functions; each returns the clean value or raises `Invalid`."""
+"""What input a board accepts: the limits, and the checks that enforce them. Pure functions; each returns the clean
+value or raises `Invalid`."""
 
 from __future__ import annotations
 
@@ -69,6 +70,11 @@ def name(value: object, what: str = "worker name") -> str:
         )
     text(value, what)
     return value
+
+
+def request(verb: str, key: object) -> str:
+    """A request key as it is remembered: what was asked for and the caller's key."""
+    return f"{verb} {name(key, 'request key')}"
 
 
 def choice(value: object, allowed: tuple[str, ...], what: str) -> str:

@@ -1,35 +1,24 @@
-"""Everything that only reads: document 004's `status` and counts, pages of tasks, why a task cannot be claimed, waiting."""
+"""Everything that only reads: document 004's `status` and counts, pages of tasks, why a task cannot be claimed,
+waiting."""
 
 from __future__ import annotations
 
 from dibs import limits, rules
+from dibs.claiming import Claiming
 from dibs.errors import AmbiguousId, NotFound
 from dibs.model import COMPLETED, OPEN, PENDING, BoardTask, TaskStatus, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any, TypeVar
-
-    from dibs.model import Lock
-    from dibs.store import Store, Tx
 
     T = TypeVar("T")
 
 ALL = 2**62
 
 
-class Looking:
-    if TYPE_CHECKING:
-        _store: Store
-
-        def _who(self, worker: Worker | str | None) -> Worker | None: ...
-        def _get(self, tx: Tx, task_id: str) -> BoardTask: ...
-        def _available(self, tx: Tx, who: Worker, n: int, claiming: bool) -> Iterator[BoardTask]: ...
-        def _path_conflicts(self, tx: Tx, task: BoardTask, who: Worker | None) -> list[Lock]: ...
-        def _until(self, attempt: Callable[[], T], timeout: float) -> T: ...
-        def recover(self, *, name: str | None = None) -> list[str]: ...
-
+class Looking(Claiming):
     # -- document 004
 
     def status(self) -> list[dict[str, Any]]:
@@ -88,7 +77,8 @@ class Looking:
         limit: int = 50,
         offset: int = 0,
     ) -> tuple[list[BoardTask], int]:
-        """A page of tasks, and how many there are in all. Order: in progress, review, ready, waiting, closed (newest first)."""
+        """A page of tasks, and how many there are in all. Order: in progress, review, ready, waiting, closed (newest
+        first)."""
         wanted = list(TaskStatus) if statuses is None else [TaskStatus(s) for s in statuses]
         given = {"label": label, "assigned_to": assigned_to, "parent": parent, "search": search}
         with self._store.read() as tx:

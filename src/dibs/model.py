@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
-    from dibs.board import TaskBoard
+    from dibs.claiming import Claiming
 
 
 class _StatusMeta(type):
@@ -338,7 +338,7 @@ class BoardTask:
         self.created_by = created_by
         self.unmet = unmet
         self.seq = seq
-        self._board: TaskBoard | None = None
+        self._board: Claiming | None = None
 
     def __repr__(self) -> str:
         who = f", assigned_to={self.assigned_to!r}" if self.assigned_to else ""
@@ -361,7 +361,8 @@ class BoardTask:
         return self.status is PENDING and self.unmet == 0 and not self.open_blockers
 
     def complete(self, result: str | None = None, *, claim_next: bool = False) -> BoardTask | None:
-        """Complete this claim. With `claim_next`, claim the next available task in the same transaction and return it."""
+        """Complete this claim. With `claim_next`, claim the next available task in the same transaction and return
+        it."""
         return self._claimed().finish_claim(self, result, claim_next=claim_next)
 
     def fail(self, error: str) -> None:
@@ -387,9 +388,9 @@ class BoardTask:
         try:
             self.release(note=f"released after {kind.__name__}")
         except DibsError:
-            pass  # the lease was lost meanwhile: the task is no longer ours to release, and the caller's error matters more
+            pass  # the lease was lost meanwhile: nothing of ours to release, and the caller's error matters more
 
-    def _claimed(self) -> TaskBoard:
+    def _claimed(self) -> Claiming:
         if self._board is None:
             from dibs.errors import WrongStatus
 

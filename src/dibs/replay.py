@@ -1,7 +1,8 @@
 """The board's state from its changelog alone.
 
-Every event carries the new values of what it changed, so replaying is assignment, not a second set of rules. Used by `dibs doctor` and by the tests
-to show that no state changes without its event. `seq` and `unmet` are not replayed: they follow from order and from the other tasks.
+Every event carries the new values of what it changed, so replaying is assignment, not a second set of rules. Used by
+`dibs doctor` and by the tests to show that no state changes without its event. `seq` and `unmet` are not replayed:
+they follow from order and from the other tasks.
 """
 
 from __future__ import annotations

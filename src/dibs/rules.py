@@ -4,12 +4,12 @@ Each function takes rows that a transaction handed out, the caller, and the boar
 changed nothing, or changes the rows and returns the event that records it. No I/O, no clock, no store: the board
 fetches the rows, saves what was changed and appends the events, in one transaction.
 
-Replaying: an event's `data` holds the new values of the fields that changed (`set`), so that the changelog alone gives back
-the board's tasks and locks (`replay`). Fields that follow from others (`unmet`) are left out.
+Replaying: an event's `data` holds the new values of the fields that changed (`set`), so that the changelog alone
+gives back the board's tasks and locks (`replay`). Fields that follow from others (`unmet`) are left out.
 
-Leases: a claim lasts `lease` seconds after the last verb of its holder. When it has run out the claim is over, whether
-or not somebody has swept it: the holder's next verb gets `LeaseLost`. A task is given back early only on proof
-that its holder's process is dead (`board` asks `worker.is_dead`).
+Leases: a claim lasts `lease` seconds after the last verb of its holder. When it has run out the claim is over,
+whether or not somebody has swept it: the holder's next verb gets `LeaseLost`. A task is given back early only on
+proof that its holder's process is dead (`board` asks `worker.is_dead`).
 """
 
 from __future__ import annotations
@@ -239,7 +239,8 @@ def reasons(
     for lock in conflicts:
         what = f" for task {lock.task_id}" if lock.task_id else ""
         found.append(
-            Reason("path", f"{lock.pattern} is held by {lock.holder.name}{what} for another {span(lock.expires_at - now)}",
+            Reason("path",
+                   f"{lock.pattern} is held by {lock.holder.name}{what} for another {span(lock.expires_at - now)}",
                    lock.task_id, lock.holder.name, lock.pattern, lock.expires_at)
         )  # fmt: skip
     return found

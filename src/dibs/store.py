@@ -54,7 +54,8 @@ if TYPE_CHECKING:
             """The tasks that name one of these in `depends_on`, whatever their status."""
 
         def insert(self, tasks: Sequence[BoardTask]) -> None:
-            """New tasks, in order; sets each `seq`. The ids are new and the dependencies exist: the caller has looked."""
+            """New tasks, in order; sets each `seq`. The ids are new and the dependencies exist: the caller has
+            looked."""
 
         def save(self, tasks: Sequence[BoardTask]) -> None:
             """Write back tasks that this transaction handed out."""
@@ -66,7 +67,8 @@ if TYPE_CHECKING:
             """Remove such edges."""
 
         def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
-            """All locks, or a worker name's, or at least those that could overlap one of the patterns; expired ones included."""
+            """All locks, or a worker name's, or at least those that could overlap one of the patterns; expired ones
+            included."""
 
         def save_locks(self, locks: Sequence[Lock]) -> None:
             """Insert or replace, by pattern and token."""

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from dibs import limits, rules
 from dibs.errors import Invalid
+from dibs.leases import Leases
 from dibs.model import Event, Message, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dibs.store import Store, Tx
 
 FOR_NEWCOMERS = 100
 """How many old messages a worker that has never read its inbox is given."""
 
 
-class Talking:
-    if TYPE_CHECKING:
-        _store: Store
-
-        def _actor(self, worker: Worker | str | None = None) -> Worker: ...
-        def _who(self, worker: Worker | str | None) -> Worker | None: ...
-        def _keep_alive(self, tx: Tx, who: Worker) -> None: ...
-
+class Talking(Leases):
     def tell(self, content: str, to: str | None = None, *, worker: Worker | str | None = None) -> Message:
         """Send a message to the workers of a name, or (None) to everybody else."""
         limits.text(content, "message")
@@ -64,7 +57,8 @@ class Talking:
     def changelog(
         self, after: int = 0, *, task_id: str | None = None, follow: bool = False, timeout: float | None = None
     ) -> Iterator[Event]:
-        """The events after a number, in order, none missed and none twice; `follow` goes on as they happen (until `timeout`)."""
+        """The events after a number, in order, none missed and none twice; `follow` goes on as they happen (until
+        `timeout`)."""
         import time
 
         end = None if timeout is None else time.monotonic() + timeout

@@ -1,13 +1,17 @@
-"""A whole board as JSON lines, and back: tasks, locks, messages, changelog, read marks and request keys, each exactly as it is.
+"""A whole board as JSON lines, and back: tasks, locks, messages, changelog, read marks and request keys, each exactly
+as it is.
 
-The first line says what this is: `{"dibs": 1, "tasks": N, "events": N}`; then one object a line, `{"task": {…}}`, `{"lock": {…}}`, `{"message": {…}}`,
-`{"event": {…}}`, `{"reader": …}`, `{"request": …}`; the last is `{"end": N}` with the number of lines before it, so that a cut file is noticed. Numbers and
-times are kept to the last digit, so a restored board continues the same changelog with the same tokens.
+The first line says what this is: `{"dibs": 1, "tasks": N, "events": N}`; then one object a line, `{"task": {…}}`,
+`{"lock": {…}}`, `{"message": {…}}`, `{"event": {…}}`, `{"reader": …}`, `{"request": …}`; the last is `{"end": N}`
+with the number of lines before it, so that a cut file is noticed. Numbers and times are kept to the last digit, so a
+restored board continues the same changelog with the same tokens.
 
 `load` fills an empty board, all or nothing.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from dibs.errors import Invalid
 from dibs.jsontext import dumps, loads
@@ -145,5 +149,5 @@ def _check(tasks: list[BoardTask], events: list[Event]) -> None:
         for need in task.depends_on:
             if need not in ids:
                 raise Invalid(f"task {task.id} depends on {need}, which the export does not have; nothing was imported")
-    if any(a.seq >= b.seq for a, b in zip(events, events[1:], strict=False)):
+    if any(a.seq >= b.seq for a, b in pairwise(events)):
         raise Invalid("the export's changelog is out of order; nothing was imported")

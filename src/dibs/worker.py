@@ -1,18 +1,18 @@
 """Who am I, and is that process alive?
 
-A worker's name comes from `--as` or `DIBS_AGENT`, else it is the login name, as a human. Its session tells two workers of one name
-apart: `DIBS_SESSION`, else what the coding client sets for its shells (Claude Code `CLAUDE_CODE_SESSION_ID` since 2.1.132, Codex
-`CODEX_THREAD_ID`, Gemini CLI `GEMINI_SESSION_ID`), else the terminal's session, else none, and then the name alone is the worker.
+A worker's name comes from `--as` or `DIBS_AGENT`, else it is the login name, as a human. Its session tells two
+workers of one name apart: `DIBS_SESSION`, else what the coding client sets for its shells (Claude Code
+`CLAUDE_CODE_SESSION_ID` since 2.1.132, Codex `CODEX_THREAD_ID`, Gemini CLI `GEMINI_SESSION_ID`), else the terminal's
+session, else none, and then the name alone is the worker.
 
-A process is known by pid, start time, and boot (with the pid namespace, so that two containers' pid 7 are two). `is_dead` answers
-True only on proof; another host, another boot or an unreadable record is not proof.
+A process is known by pid, start time, and boot (with the pid namespace, so that two containers' pid 7 are two).
+`is_dead` answers True only on proof; another host, another boot or an unreadable record is not proof.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import sys
 
 from dibs import limits
 from dibs.clock import boot_id
@@ -64,7 +64,8 @@ def session(env: Mapping[str, str]) -> str | None:
 
 
 def terminal_session() -> str | None:
-    """The session of the controlling terminal, named so that a later one with the same number differs; None without a terminal."""
+    """The session of the controlling terminal, named so that a later one with the same number differs; None without a
+    terminal."""
     try:
         fields = _stat_fields("self")
         if fields is None:
@@ -79,7 +80,7 @@ def terminal_session() -> str | None:
 
 
 def of_process(name: str, kind: str = "agent", session: str | None = None) -> Worker:
-    """A worker that lives exactly as long as this process: when the process dies, what it held is given back at once."""
+    """A worker that lives as long as this process: when the process dies, what it held is given back at once."""
     pid = os.getpid()
     started = process_start(pid)
     own = session or next((os.environ[v] for v in SESSION_VARIABLES if os.environ.get(v)), None)
@@ -102,7 +103,7 @@ def process_start(pid: int) -> str | None:
     fields = _stat_fields(str(pid))
     if fields is not None:
         return fields[19]
-    if sys.platform.startswith("linux"):
+    if os.path.isdir("/proc/self"):
         return None
     try:
         import psutil  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -132,7 +133,7 @@ def is_dead(worker: Worker, here: str | None = None) -> bool:
 
 
 def _stat_fields(pid: str) -> list[str] | None:
-    """The fields of /proc/PID/stat from the third on (state, ppid, pgrp, session, tty, …); None where there are none."""
+    """The fields of /proc/PID/stat from the third on (state, ppid, pgrp, session, tty, …), if they can be read."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             line = file.read()

@@ -130,7 +130,6 @@ class _Reader:
         self.args = args
         self.options = options
         self.command = command
-        self.seen: set[str] = set()
 
     def option(self, word: str, words: list[str]) -> None:
         """Read the option `word`; its value may be the first of `words`, which is then taken from them."""
@@ -167,11 +166,10 @@ class _Reader:
         checked = self._checked(name, kind, value)
         if many:
             getattr(self.args, key).append(checked)
-        elif key in self.seen or (self.command is not None and getattr(self.args, key) is not None):
+        elif getattr(self.args, key) is not None:
             raise UsageError(f"{name} is given twice", command=self.command)
         else:
             setattr(self.args, key, checked)
-        self.seen.add(key)
 
     def _find(self, name: str) -> Option | None:
         for option in self.options:

@@ -212,10 +212,11 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "step", "decisions", "step", "the ordered steps of a task: add, start, done, skip",
-        (("words", "many", "[ID] [add TITLE... | start [STEP] | done [STEP] [NOTE...] | skip [STEP] [NOTE...]]"),),
+        (("words", "many", "[ID] [add|start|done|skip] [STEP] [TEXT...]: the task, the verb, which step, title or note"),),
         (("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),),
         ("dibs step 3f2a add Write the tests", "dibs step done", "dibs step 3f2a done s2 'all green'"),
-        "Without ID: the only task that you hold. Without a verb: lists the steps. Without STEP: the next one.",
+        "Without ID: the only task that you hold. Without a verb: lists the steps. Without STEP: the next one. Steps are done in "
+        "order.",
     ),
     (
         "lock", "files", "lock", "hold files, folders or globs: all of them or none",
@@ -258,7 +259,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "tell", "talk", "tell", "send a message to a worker, or to everybody",
-        (("words", "some", "NAME TEXT..., or with --all only TEXT..."),),
+        (("words", "some", "NAME TEXT...: who, then the message (with --all only the message)"),),
         (("--all", "-a", "", "flag", False, "to everybody else"),),
         ("dibs tell worker-2 'auth.py is free again'", "dibs tell --all 'main is broken, do not merge'"),
         "",

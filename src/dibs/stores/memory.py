@@ -1,8 +1,9 @@
-"""A board in this process' memory: for tests, for single processes, and as the transaction that the file dialects work on.
+"""A board in this process' memory: for tests, for single processes, and as the transaction that the file dialects
+work on.
 
-Rows are copied on the way in and on the way out, so a caller that changes a row and then fails has changed nothing. A write transaction
-applies its changes at once and notes how to undo each; leaving the block by an exception undoes them in reverse. One transaction runs at a
-time; a read waits for a write to end.
+Rows are copied on the way in and on the way out, so a caller that changes a row and then fails has changed nothing. A
+write transaction applies its changes at once and notes how to undo each; leaving the block by an exception undoes
+them in reverse. One transaction runs at a time; a read waits for a write to end.
 """
 
 from __future__ import annotations

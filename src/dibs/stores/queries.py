@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 TASK = (
-    "seq, id, description, status, assigned_to, depends_on, result, rank, created_at, claimed_at, completed_at, token, lease, "
-    "lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, max_attempts, created_by, unmet"
+    "seq, id, description, status, assigned_to, depends_on, result, rank, created_at, claimed_at, completed_at, token, "
+    "lease, lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, max_attempts, "
+    "created_by, unmet"
 )
 LOCK = "pattern, holder, token, acquired_at, expires_at, lease, shared, task_id, worktree"
 EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data"
@@ -44,7 +45,10 @@ IN_PROGRESS = f"SELECT {TASK} FROM task WHERE status = 'in_progress' ORDER BY le
 IN_PROGRESS_BY = f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND assigned_to = ? ORDER BY lease_expires_at"
 # Who waits for this one (by seq); for these (JSON array of seqs).
 DEPENDANTS_OF = f"SELECT {TASK} FROM task WHERE seq IN (SELECT task FROM dependency WHERE needs = ?)"
-DEPENDANTS = f"SELECT {TASK} FROM task WHERE seq IN (SELECT task FROM dependency WHERE needs IN (SELECT value FROM json_each(?)))"
+DEPENDANTS = (
+    f"SELECT {TASK} FROM task WHERE seq IN "
+    "(SELECT task FROM dependency WHERE needs IN (SELECT value FROM json_each(?)))"
+)
 LINK = "INSERT OR IGNORE INTO dependency (needs, task) VALUES (?, ?)"
 UNLINK = "DELETE FROM dependency WHERE needs = ? AND task = ?"
 
@@ -53,11 +57,12 @@ INSERT = f"INSERT INTO task ({TASK}, open_blockers) VALUES ({', '.join('?' * 27)
 LAST_TASK = "SELECT max(seq) FROM task"
 # Write back what rules can change.
 SAVE = (
-    "UPDATE task SET status = ?, assigned_to = ?, depends_on = ?, result = ?, claimed_at = ?, completed_at = ?, token = ?, "
-    "lease = ?, lease_expires_at = ?, holder = ?, steps = ?, blockers = ?, open_blockers = ?, attempts = ?, unmet = ? WHERE seq = ?"
+    "UPDATE task SET status = ?, assigned_to = ?, depends_on = ?, result = ?, claimed_at = ?, completed_at = ?, "
+    "token = ?, lease = ?, lease_expires_at = ?, holder = ?, steps = ?, blockers = ?, open_blockers = ?, attempts = ?, "
+    "unmet = ? WHERE seq = ?"
 )
 
-# Locks: all; one name's; those whose literal prefix is one of the ancestors (JSON array) or lies within the interval of descendants.
+# Locks: all; one name's; those whose literal prefix is one of the ancestors (JSON array) or among the descendants.
 LOCKS = f"SELECT {LOCK} FROM lock ORDER BY pattern, token"
 LOCKS_BY = f"SELECT {LOCK} FROM lock WHERE worker = ? ORDER BY pattern, token"
 LOCKS_NEAR = (

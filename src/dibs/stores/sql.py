@@ -1,7 +1,9 @@
-"""The one transaction over SQL: rows to objects and back, and the verbs of `dibs.store.Tx` as statements of `queries`.
+"""The one transaction over SQL: rows to objects and back, and the verbs of `dibs.store.Tx` as statements of
+`queries`.
 
-It knows no connection: it is given a function that runs a statement and returns all rows, one that runs a statement for many parameter rows,
-and the time. Who begins and commits, and how that is made exclusive and durable, is the store's business.
+It knows no connection: it is given a function that runs a statement and returns all rows, one that runs a statement
+for many parameter rows, and the time. Who begins and commits, and how that is made exclusive and durable, is the
+store's business.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ def task_from(row: tuple[Any, ...]) -> BoardTask:
     (
         task.seq, task.id, task.description, status, task.assigned_to, depends_on, task.result, rank, task.created_at,
         task.claimed_at, task.completed_at, task.token, task.lease, task.lease_expires_at, holder, paths, labels,
-        steps, blockers, task.parent, task.reserved, review, task.attempts, task.max_attempts, task.created_by, task.unmet,
+        steps, blockers, task.parent, task.reserved, review, task.attempts, task.max_attempts, task.created_by,
+        task.unmet,
     ) = row  # fmt: skip
     task.status = _STATUS[status]
     task.priority = -rank
@@ -67,7 +70,8 @@ def row_of(task: BoardTask) -> tuple[Any, ...]:
     """The parameters of `queries.INSERT`."""
     return (
         task.seq, task.id, task.description, str(task.status), task.assigned_to, _lines(task.depends_on), task.result,
-        -task.priority, task.created_at, task.claimed_at, task.completed_at, task.token, task.lease, task.lease_expires_at,
+        -task.priority, task.created_at, task.claimed_at, task.completed_at, task.token, task.lease,
+        task.lease_expires_at,
         task.holder.text if task.holder else None, _lines(task.paths), _lines(task.labels),
         dumps([s.as_dict() for s in task.steps]) if task.steps else None,
         dumps([b.as_dict() for b in task.blockers]) if task.blockers else None,
@@ -79,7 +83,8 @@ def row_of(task: BoardTask) -> tuple[Any, ...]:
 def _changes_of(task: BoardTask) -> tuple[Any, ...]:
     """The parameters of `queries.SAVE`."""
     return (
-        task.status, task.assigned_to, _lines(task.depends_on), task.result, task.claimed_at, task.completed_at, task.token,
+        task.status, task.assigned_to, _lines(task.depends_on), task.result, task.claimed_at, task.completed_at,
+        task.token,
         task.lease, task.lease_expires_at, task.holder.text if task.holder else None,
         dumps([s.as_dict() for s in task.steps]) if task.steps else None,
         dumps([b.as_dict() for b in task.blockers]) if task.blockers else None,
@@ -173,8 +178,8 @@ class SqlTx:
 
     def insert(self, tasks: Sequence[BoardTask]) -> None:
         self.changed = True
-        seq = self._rows(q.LAST_TASK, ())[0][0] or 0
-        for seq, task in enumerate(tasks, seq + 1):
+        last = self._rows(q.LAST_TASK, ())[0][0] or 0
+        for seq, task in enumerate(tasks, last + 1):
             task.seq = seq
             self._tally[_COUNTED[task.status]] += 1
             self._status[seq] = task.status

@@ -1,23 +1,27 @@
 """A board in one SQLite file, shared by any number of processes of one machine.
 
-Files: `board.db` (and SQLite's `-wal` and `-shm` beside it), `board.lock` (the gate), `board.sync` (who has synced what).
+Files: `board.db` (and SQLite's `-wal` and `-shm` beside it), `board.lock` (the gate), `board.sync` (who has synced
+what).
 
-Writing: take the gate (a blocking lock on `board.lock`, so that writers queue in order instead of sleeping and retrying),
-`BEGIN IMMEDIATE`, the block, `COMMIT`, add one to the commit counter in `board.sync`, open the gate. With full durability
-(the default) the commit is then synced *outside* the gate: take the lock on `board.sync`; if the counter of synced commits
-there has already reached ours, another process' sync has covered us and we are done; else note the commit counter, `fdatasync` the
-WAL once for everybody who has committed so far, and store that number as synced. No call returns before its commit is on the disk, but
-the next writer works while the disk does, and one sync serves many. This is what `synchronous=FULL` promises, and it is why the connection runs with
-`synchronous=NORMAL`: SQLite then syncs at checkpoints only, and keeps the file consistent by itself.
+Writing: take the gate (a blocking lock on `board.lock`, so that writers queue in order instead of sleeping and
+retrying), `BEGIN IMMEDIATE`, the block, `COMMIT`, add one to the commit counter in `board.sync`, open the gate. With
+full durability (the default) the commit is then synced *outside* the gate: take the lock on `board.sync`; if the
+counter of synced commits there has already reached ours, another process' sync has covered us and we are done; else
+note the commit counter, `fdatasync` the WAL once for everybody who has committed so far, and store that number as
+synced. No call returns before its commit is on the disk, but the next writer works while the disk does, and one sync
+serves many. This is what `synchronous=FULL` promises, and it is why the connection runs with `synchronous=NORMAL`:
+SQLite then syncs at checkpoints only, and keeps the file consistent by itself.
 
-What a crash leaves: SIGKILL anywhere loses the open transaction, nothing else; locks end with the process. After a power failure
-the WAL is valid up to the last synced commit at least. A failed sync is reported as `OutcomeUnknown`, and since the kernel may have dropped
-the unwritten pages, the whole WAL is written into the database (a checkpoint) before anything later is acknowledged.
+What a crash leaves: SIGKILL anywhere loses the open transaction, nothing else; locks end with the process. After a
+power failure the WAL is valid up to the last synced commit at least. A failed sync is reported as `OutcomeUnknown`,
+and since the kernel may have dropped the unwritten pages, a mark in `board.sync` makes the next writer, whichever process
+it is, write the whole WAL into the database before anything later is acknowledged.
 
-Creating: the schema is made in a temporary file which is linked to its name when it is complete, so a board exists whole or not at all. A file that is
-not a board, is damaged, or was made by a newer dibs is refused and left as it is.
+Creating: the schema is made in a temporary file which is linked to its name when it is complete, so a board exists
+whole or not at all. A file that is not a board, is damaged, or was made by a newer dibs is refused and left as it is.
 
-Threads share one connection and take turns. After a fork the child opens its own; the inherited one is never used or closed.
+Threads share one connection and take turns. After a fork the child opens its own; the inherited one is never used or
+closed.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
-    from typing import Any, NoReturn
+    from typing import Any
 
     Row = tuple[Any, ...]
 
@@ -52,6 +56,7 @@ WAL_BYTES = 32 * 1024 * 1024
 BUSY_MS = 30_000
 """How long to wait for a program that locks the file without the gate (a backup, the sqlite3 shell)."""
 PAGE = 2048
+_FAILED = b"\1"
 
 _abandoned: list[
     object
@@ -130,13 +135,14 @@ class SqliteStore:
         if kind:
             raise BoardUnusable(
                 f"{folder} is on a network file system ({kind}), whose locks cannot keep a board safe",
-                hint="keep the board on a local disk (--board sqlite:/LOCAL/PATH/board.db), or share it through PostgreSQL",
+                hint="keep it on a local disk (--board sqlite:/LOCAL/PATH/board.db), or share it through PostgreSQL",
                 path=self.path,
             )
 
     def _open(self) -> None:
         path = self.path
-        # Never open the file itself here to look at it: closing it would drop the POSIX locks that another connection of this process has on it.
+        # Never open the file itself here to look at it: closing it would drop the POSIX locks that another connection
+        # of this process has on it.
         if not os.path.exists(path):
             raise NoBoard(f"there is no board at {path}", hint="make one with: dibs init", path=path)
         self._refuse_network(os.path.dirname(path))
@@ -171,7 +177,8 @@ class SqliteStore:
             version = self._rows("PRAGMA user_version")[0][0]
             if version > len(MIGRATIONS):
                 raise BoardUnusable(
-                    f"{path} was written by a newer dibs (schema {version}; this one knows {len(MIGRATIONS)}); it was left as it is",
+                    f"{path} was written by a newer dibs (schema {version}; this one knows {len(MIGRATIONS)}); "
+                    "it was left as it is",
                     hint="upgrade: pip install --upgrade dibs",
                     path=path,
                 )
@@ -256,7 +263,8 @@ class SqliteStore:
             raise
 
     def _time(self) -> tuple[float, tuple[str, float] | None, float]:
-        """As `clock.read`, with the anchor kept from before: where that seems wrong, another process may have moved it."""
+        """As `clock.read`, with the anchor kept from before: where that seems wrong, another process may have moved
+        it."""
         reading = read_clock(self._clock, self._anchor, self._boot)
         if reading[1] is None:
             return reading
@@ -297,28 +305,45 @@ class SqliteStore:
                 if int.from_bytes(fs.read_at(self._marks, 8, 8), "little") >= ticket:
                     return
                 reached = fs.read_at(self._marks, 8, 0)
-                try:
-                    self._sync(self._wal)
-                except OSError as error:
-                    self._after_failed_sync(error)
+                if fs.read_at(self._marks, 1, 16) == _FAILED:
+                    self._write_through()
+                    fs.write_at(self._marks, b"\0", 16)
+                else:
+                    self._sync_wal()
                 fs.write_at(self._marks, reached, 8)
             finally:
                 fs.unlock(self._marks)
 
-    def _after_failed_sync(self, error: OSError) -> NoReturn:
-        # The kernel reports a failed sync once and may forget the pages, so a second sync would lie. The pages are still
-        # readable: a checkpoint writes them again, into the database, and syncs that.
-        rescued = "and the board could not be written in full either"
+    def _sync_wal(self) -> None:
         try:
-            self._cursor.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
-            rescued = "but the board has since been written in full"
-        except apsw.Error:
-            pass
-        raise OutcomeUnknown(
-            f"the disk did not confirm the write ({error.strerror or error}), {rescued}",
-            hint="look at what happened (dibs log) before repeating the command; check the disk's health and free space",
-            path=self.path,
-        ) from error
+            self._sync(self._wal)
+        except OSError as error:
+            # The kernel reports a failed sync once and may forget the pages, so a second sync would lie. The pages are
+            # still readable: everybody has to write them through to the database before anything is acknowledged.
+            fs.write_at(self._marks, _FAILED, 16)
+            raise OutcomeUnknown(
+                f"the disk did not confirm the write ({error.strerror or error})",
+                hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
+                path=self.path,
+            ) from error
+
+    def _write_through(self) -> None:
+        """After a failed sync: write the whole WAL into the database, and sync that."""
+        with self._turn:
+            try:
+                blocked, pages, written = self._rows("PRAGMA wal_checkpoint(FULL)")[0]
+            except apsw.Error as error:
+                raise OutcomeUnknown(
+                    f"a write to the disk failed earlier, and writing it again has failed too ({error})",
+                    hint="check the disk's health and free space; what is on the board: dibs log",
+                    path=self.path,
+                ) from error
+        if blocked or pages != written:
+            raise OutcomeUnknown(
+                "a write to the disk failed earlier, and a reader keeps the board from being written again",
+                hint="repeat the command in a moment; see: dibs doctor",
+                path=self.path,
+            )
 
     # -- waiting
 
@@ -379,7 +404,8 @@ class SqliteStore:
 
 
 def _migrate(connection: apsw.Connection, version: int) -> None:
-    """Bring a file from one schema number to the newest, in one transaction. The caller has the gate, or the only name of the file."""
+    """Bring a file from one schema number to the newest, in one transaction. The caller has the gate, or the only
+    name of the file."""
     connection.execute("BEGIN EXCLUSIVE")
     try:
         version = int(str(connection.execute("PRAGMA user_version").fetchall()[0][0]))

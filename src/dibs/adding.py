@@ -1,0 +1,154 @@
+"""Adding tasks: many in one transaction, with ids that are new and dependencies that exist and form no circle."""
+
+from __future__ import annotations
+
+import os
+
+from dibs import limits, rules
+from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
+from dibs.jsontext import dumps, loads
+from dibs.leases import Leases
+from dibs.model import COMPLETED, BoardTask, Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from dibs.store import Tx
+
+
+class Adding(Leases):
+    def add(
+        self,
+        description: str,
+        depends_on: Sequence[str] | None = None,
+        priority: int = 0,
+        *,
+        worker: Worker | str | None = None,
+        request_key: str | None = None,
+        **more: Any,
+    ) -> str:
+        """Add a task; its id. `more`: id, paths, labels, steps, parent, reserved, review, max_attempts."""
+        fields: dict[str, Any] = {"description": description, **more}
+        if depends_on is not None:
+            fields["depends_on"] = depends_on
+        if priority != 0:
+            fields["priority"] = priority
+        return self.add_many([fields], worker=worker, request_key=request_key)[0]
+
+    def add_many(
+        self,
+        definitions: Sequence[Mapping[str, Any]],
+        *,
+        worker: Worker | str | None = None,
+        request_key: str | None = None,
+    ) -> list[str]:
+        """Add tasks in one transaction, all or none; their ids. They may depend on each other by the ids that they
+        bring."""
+        path = self._pattern
+        tasks = []
+        for number, fields in enumerate(definitions, 1):
+            try:
+                tasks.append(limits.new_task(fields, path))
+            except Invalid as error:
+                if len(definitions) > 1:
+                    error.message = f"task {number} of {len(definitions)}: {error.message}"
+                raise
+        if not tasks:
+            return []
+        who = self._actor(worker)
+        with self._store.write() as tx:
+            if request_key is not None and (answer := tx.recall(limits.request("add", request_key))) is not None:
+                return list(loads(answer))
+            _give_ids(tx, tasks)
+            edges = _link(tx, tasks)
+            events = [rules.add(task, who, tx.now) for task in tasks]
+            tx.insert(tasks)
+            tx.link(edges)
+            tx.append(events)
+            ids = [task.id for task in tasks]
+            if request_key is not None:
+                tx.remember(limits.request("add", request_key), dumps(ids))
+        return ids
+
+
+def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:
+    """Check the ids that tasks bring, and give the others random ones that the board does not have."""
+    brought = [task.id for task in tasks if task.id]
+    taken = set(brought)
+    if len(taken) < len(brought):
+        twice = next(i for i in brought if brought.count(i) > 1)
+        raise Duplicate(f"task {twice} is given twice", task_id=twice)
+    if brought and (known := tx.get(brought)):
+        first = next(iter(known))
+        raise Duplicate(
+            f"task {first} is already on the board",
+            hint=f"choose another id, or look at it: dibs show {first}",
+            task_id=first,
+        )
+    missing = [task for task in tasks if not task.id]
+    while missing:
+        for task in missing:
+            task.id = os.urandom(4).hex()
+        known = tx.get([task.id for task in missing])
+        again = []
+        for task in missing:
+            if task.id in taken or task.id in known:
+                again.append(task)
+            taken.add(task.id)
+        missing = again
+
+
+def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask]]:
+    """The edges of new tasks; refuses unknown ids and cycles, and counts what is unmet."""
+    if not any(task.depends_on or task.parent for task in tasks):
+        return []
+    new = {task.id: task for task in tasks}
+    wanted = {need for task in tasks for need in (*task.depends_on, *([task.parent] if task.parent else ()))}
+    known = tx.get(sorted(wanted - new.keys()))
+    for task in tasks:
+        for need in task.depends_on:
+            if need not in new and need not in known:
+                raise NotFound(
+                    f"Task not found: {need}, which {task.id} is to depend on",
+                    hint="see what there is: dibs list --all; tasks of one call may name each other by the ids they bring",
+                    task_id=need,
+                )
+        if task.parent and task.parent not in new and task.parent not in known:
+            raise NotFound(f"Task not found: {task.parent}, the parent of {task.id}", task_id=task.parent)
+    edges = []
+    waits = {}
+    ready = []
+    users: dict[str, list[str]] = {}
+    for task in tasks:
+        inside = 0
+        for need in task.depends_on:
+            other = new.get(need) or known[need]
+            edges.append((task, other))
+            if other.status is not COMPLETED:
+                task.unmet += 1
+            if need in new:
+                inside += 1
+                users.setdefault(need, []).append(task.id)
+        waits[task.id] = inside
+        if not inside:
+            ready.append(task.id)
+    # Only new tasks can wait for new tasks, so a cycle can only lie among them: peel off what waits for nothing.
+    peeled = 0
+    while ready:
+        peeled += 1
+        for user in users.get(ready.pop(), ()):
+            waits[user] -= 1
+            if not waits[user]:
+                ready.append(user)
+    if peeled < len(tasks):
+        stuck = [task.id for task in tasks if waits[task.id]]
+        raise DependencyCycle(
+            f"these tasks would wait for each other in a circle: "
+            + ", ".join(stuck[:5])
+            + (", …" if len(stuck) > 5 else ""),
+            hint="drop one of the dependencies",
+            task_ids=stuck[:50],
+        )
+    return edges

@@ -1,0 +1,306 @@
+"""Claiming, and ending a claim: claim, complete, fail, release, renew, and cleaning up after workers that are gone."""
+
+from __future__ import annotations
+
+from dibs import holds, limits, rules
+from dibs.errors import Invalid
+from dibs.jsontext import dumps, loads
+from dibs.leases import SWEEP, Leases
+from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
+from dibs.worker import is_dead
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import overload
+
+    from dibs.store import Tx
+
+
+class Claiming(Leases):
+    if TYPE_CHECKING:
+
+        @overload
+        def claim(
+            self,
+            worker: Worker | str,
+            task_id: str | None = None,
+            *,
+            lease: float | None = None,
+            request_key: str | None = None,
+            wait: float = 0,
+        ) -> BoardTask | None: ...
+
+        @overload
+        def claim(
+            self,
+            worker: Worker | str,
+            task_id: None = None,
+            *,
+            n: int,
+            lease: float | None = None,
+            request_key: str | None = None,
+            wait: float = 0,
+        ) -> list[BoardTask]: ...
+
+    def claim(
+        self,
+        worker: Worker | str,
+        task_id: str | None = None,
+        *,
+        n: int | None = None,
+        lease: float | None = None,
+        request_key: str | None = None,
+        wait: float = 0,
+    ) -> BoardTask | list[BoardTask] | None:
+        """Claim the best available task, or the named one, or up to `n`. Nothing available: None (or an empty list).
+
+        With `wait`, block up to that many seconds for something to become available. A named task that cannot be
+        claimed raises `NotClaimable`, which says by what.
+        """
+        who = self._who(worker)
+        if who is None:
+            raise Invalid("a claim needs a worker", hint='board.claim("worker-1")')
+        if n is not None:
+            limits.integer(n, "n", 1, 10_000)
+        if lease is not None:
+            limits.seconds(lease, "lease")
+        if task_id is not None:
+            limits.task_id(task_id)
+
+        def attempt() -> list[BoardTask]:
+            with self._store.write() as tx:
+                return self._claim(tx, who, task_id, n or 1, lease, request_key)
+
+        taken = attempt()
+        if not taken and wait > 0:
+            taken = self._until(attempt, wait)
+        for task in taken:
+            self._hand_out(task)
+        if n is not None:
+            return taken
+        return taken[0] if taken else None
+
+    def _hand_out(self, task: BoardTask) -> None:
+        task._board = self
+        if task.token is not None:
+            self._tokens[task.id] = task.token
+
+    def _claim(
+        self, tx: Tx, who: Worker, task_id: str | None, n: int, lease: float | None, request_key: str | None
+    ) -> list[BoardTask]:
+        if request_key is not None and (answer := tx.recall(limits.request("claim", request_key))) is not None:
+            return self._claimed_before(tx, loads(answer))
+        self._sweep(tx)
+        self._keep_alive(tx, who)
+        if task_id is not None:
+            found = self._named(tx, who, task_id)
+            if found.status is IN_PROGRESS:
+                return [found]  # the same session asks again for what it holds
+            taken = [self._take(tx, found, who, lease)]
+        else:
+            taken = [self._take(tx, task, who, lease) for task in self._available(tx, who, n, claiming=True)]
+        if request_key is not None and taken:
+            tx.remember(limits.request("claim", request_key), dumps([[task.id, task.token] for task in taken]))
+        return taken
+
+    def _take(self, tx: Tx, task: BoardTask, who: Worker, lease: float | None) -> BoardTask:
+        length = rules.lease_length(who, lease, self._lease)
+        token = tx.next_token()
+        locks = holds.for_task(task, who, token, tx.now, length, self._worktree()) if task.paths else []
+        event = rules.claim(task, who, token, tx.now, length, locks)
+        tx.save([task])
+        tx.save_locks(locks)
+        tx.append([event])
+        return task
+
+    def _claimed_before(self, tx: Tx, answer: list[tuple[str, int]]) -> list[BoardTask]:
+        tasks = tx.get([task_id for task_id, _ in answer])
+        for task_id, token in answer:
+            task = tasks[task_id]
+            if task.token != token:
+                raise rules.lost(task, tx.now)
+        return list(tasks.values())
+
+    def _named(self, tx: Tx, who: Worker, task_id: str) -> BoardTask:
+        task = self._get(tx, task_id)
+        if task.status is IN_PROGRESS and task.holder is not None and is_dead(task.holder):
+            self._give_back(tx, [task], "the holder's process has died")
+        if (
+            task.status is IN_PROGRESS
+            and task.holder
+            and who.session
+            and task.holder.session == who.session
+            and task.holder.is_same(who)
+        ):
+            return task
+        why = rules.reasons(task, tx.get(task.depends_on), self._path_conflicts(tx, task, who), who, tx.now)
+        if why:
+            raise rules.refuse_claim(task, why)
+        return task
+
+    def _path_conflicts(self, tx: Tx, task: BoardTask, who: Worker | None) -> list[Lock]:
+        if not task.paths:
+            return []
+        return holds.conflicts(task.paths, False, tx.locks(task.paths), who, tx.now)
+
+    def _available(self, tx: Tx, who: Worker, n: int, claiming: bool) -> Iterator[BoardTask]:
+        """Up to `n` tasks that `who` could claim now, best first. When claiming, each is to be taken before the next
+        is asked for."""
+        reserved = rules.reserved_for(who.kind)
+        given = 0
+        for again in (False, True):
+            after: BoardTask | None = None
+            held: list[list[str]] = []
+            size = n
+            while given < n and (batch := tx.ready(reserved, size, after, held)):
+                after = batch[-1]
+                for task in batch:
+                    if task.paths and self._path_conflicts(tx, task, who):
+                        if task.paths not in held:
+                            held.append(task.paths)
+                        continue
+                    given += 1
+                    yield task
+                    if given == n:
+                        return
+                if len(batch) < size:
+                    break
+                size = 64  # something was in the way: look at more at once
+            # Nothing, or not enough: perhaps holders have died in the last second.
+            if again or not claiming or not self._reap(tx):
+                return
+
+    # -- ending a claim
+
+    def _with_claim(
+        self,
+        task_id: str,
+        worker: Worker | str | None,
+        token: int | None,
+        verb: str,
+        ended: Sequence[str],
+        change: Callable[[Tx, BoardTask, Worker], Event],
+        unclaimed: bool = False,
+    ) -> BoardTask:
+        """The common shape of a holder's verbs: fetch, let repeats pass, check the claim, change, save, log."""
+        limits.task_id(task_id)
+        caller = self._who(worker)
+        if caller is None and token is None:
+            token = self._tokens.get(task_id)
+            caller = self._default
+        with self._store.write() as tx:
+            task = self._get(tx, task_id)
+            if rules.is_repeat(task, ended, caller, token):
+                return task
+            if not (unclaimed and rules.may_finish_unclaimed(task, caller, token)):
+                rules.require_claim(task, caller, token, tx.now, verb)
+            who = caller or task.holder or self._actor()
+            self._end(tx, task, [change(tx, task, who)])
+            self._keep_alive(tx, who)
+        return task
+
+    def complete(
+        self, task_id: str, result: str | None = None, *, worker: Worker | str | None = None, token: int | None = None
+    ) -> BoardTask:
+        """Mark a claimed task as completed (or submit it for review, if it asks for that)."""
+        if result is not None:
+            limits.text(result, "result", empty=True)
+
+        def change(tx: Tx, task: BoardTask, who: Worker) -> Event:
+            return rules.complete(task, who, result, tx.now)
+
+        return self._with_claim(task_id, worker, token, "complete", (COMPLETED, REVIEW), change, unclaimed=True)
+
+    def finish_claim(self, task: BoardTask, result: str | None, *, claim_next: bool) -> BoardTask | None:
+        """`BoardTask.complete`: the claimed object itself is brought up to date; with `claim_next` both steps are one
+        transaction."""
+        if not claim_next or task.holder is None:
+            task._adopt(self.complete(task.id, result, token=task.token))
+            return None
+        if result is not None:
+            limits.text(result, "result", empty=True)
+        who = task.holder
+        with self._store.write() as tx:
+            now = tx.again(task) or self._get(tx, task.id)
+            if not rules.is_repeat(now, (COMPLETED, REVIEW), who, task.token):
+                rules.require_claim(now, who, task.token, tx.now, "complete")
+                self._end(tx, now, [rules.complete(now, who, result, tx.now)])
+            taken = self._claim(tx, who, None, 1, None, None)
+        task._adopt(now)
+        for other in taken:
+            self._hand_out(other)
+        return taken[0] if taken else None
+
+    def fail(
+        self, task_id: str, error: str, *, worker: Worker | str | None = None, token: int | None = None
+    ) -> BoardTask:
+        """Mark a claimed task as failed."""
+        limits.text(error, "error")
+
+        def change(tx: Tx, task: BoardTask, who: Worker) -> Event:
+            return rules.fail(task, who, error, tx.now)
+
+        return self._with_claim(task_id, worker, token, "fail", (FAILED,), change, unclaimed=True)
+
+    def release(
+        self, task_id: str, *, worker: Worker | str | None = None, token: int | None = None, note: str | None = None
+    ) -> BoardTask:
+        """Give a claimed task back to pending."""
+        if note is not None:
+            limits.text(note, "note", empty=True)
+
+        def change(tx: Tx, task: BoardTask, who: Worker) -> Event:
+            return rules.give_back(task, who, tx.now, note, history=self._history(tx, task))
+
+        # A repeat is known by its token only: a pending task has no holder whose name could be compared.
+        ended = ("pending",) if token is not None else ()
+        return self._with_claim(task_id, worker, token, "release", ended, change)
+
+    def renew(
+        self,
+        task_id: str,
+        *,
+        worker: Worker | str | None = None,
+        token: int | None = None,
+        lease: float | None = None,
+    ) -> BoardTask:
+        """Start a claim's lease, and that of its locks, anew."""
+        limits.task_id(task_id)
+        if lease is not None:
+            limits.seconds(lease, "lease")
+        caller = self._who(worker)
+        if caller is None and token is None:
+            token = self._tokens.get(task_id)
+            caller = self._default
+        with self._store.write() as tx:
+            task = self._get(tx, task_id)
+            rules.require_claim(task, caller, token, tx.now, "renew")
+            self._renew(tx, task, lease)
+        return task
+
+    def release_agent_tasks(self, agent_id: str | Worker, *, note: str | None = None) -> list[str]:
+        """Give back every task and lock of a worker, for whoever cleans up after it; the ids of the tasks."""
+        worker = agent_id if isinstance(agent_id, Worker) else None
+        name = agent_id.name if isinstance(agent_id, Worker) else limits.name(agent_id)
+        with self._store.write() as tx:
+            tasks = [t for t in tx.in_progress(name) if worker is None or (t.holder and t.holder.is_same(worker))]
+            self._give_back(
+                tx, tasks, note or f"all tasks of {name} released", self._actor(worker), "released_activity"
+            )
+            locks = [lock for lock in tx.locks(name=name) if worker is None or lock.holder.is_same(worker)]
+            self._drop(tx, locks, self._actor(worker), note)
+        return [task.id for task in tasks]
+
+    def recover(self, *, name: str | None = None) -> list[str]:
+        """Give back what expired leases and dead processes hold, or, by name, what a worker that is known to be gone
+        left; task ids."""
+        if name is not None:
+            return self.release_agent_tasks(name, note=f"recovered: {name} is gone")
+        with self._store.write() as tx:
+            before = {task.id for task in tx.in_progress()}
+            while due := tx.due(SWEEP):
+                self._give_back(tx, due, "its lease ran out")
+            self._reap(tx)
+            after = {task.id for task in tx.in_progress()}
+        return sorted(before - after)

@@ -1,0 +1,195 @@
+"""The command `dibs`: `main` finds the command word, imports that command's module and nothing else, and turns errors into exit codes.
+
+Exit codes: 0 ok, 1 refused or failed, 2 not understood, 3 nothing to claim (or waited in vain), 130 interrupted.
+A command is `function(ctx: Context, args: Args) -> exit code`; which one, and what it takes, is in `spec`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs.cli.args import UsageError, find, parse, split
+from dibs.cli.context import Context, wants_json, write
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dibs.cli.args import Args
+    from dibs.cli.spec import Command
+    from dibs.errors import DibsError
+
+OK, REFUSED, USAGE, NOTHING, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command: the process's own command line, or `argv`. The exit code."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    opened: list[Context] = []
+    try:
+        code = _flushed(_guarded(given, opened))
+    finally:
+        for context in opened:
+            context.close()
+    return code
+
+
+def _guarded(argv: list[str], opened: list[Context]) -> int:
+    try:
+        return _run(argv, opened)
+    except UsageError as error:
+        return _usage(error, argv)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _pipe_closed()
+    except Exception as error:
+        return _refused(error, opened[0].json if opened else _asked_for_json(argv))
+
+
+def _flushed(code: int) -> int:
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return _pipe_closed()
+    except OSError as error:
+        _discard_stdout()
+        write(sys.stderr, f"dibs: the output could not be written ({error.strerror}); what the command did, it did\n")
+        return REFUSED
+    return code
+
+
+def _pipe_closed() -> int:
+    """The reader has gone (`dibs list | head -1`): end quietly, with the code that a shell gives a tool that SIGPIPE ended."""
+    _discard_stdout()
+    return PIPE_CLOSED
+
+
+def _discard_stdout() -> None:
+    # Otherwise the interpreter tries to flush once more at its end, and complains.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _run(argv: list[str], opened: list[Context]) -> int:
+    args, word, rest = split(argv)
+    if args.version:
+        return _version()
+    if word is None:
+        from dibs.cli.helping import overview
+
+        write(sys.stdout, overview() + "\n")
+        return OK
+    command = find(word)
+    if command is None:
+        command = _guess(word, rest, args.json or wants_json())
+    args = parse(command, rest, args)
+    if args.version:
+        return _version()
+    if args.help:
+        from dibs.cli.helping import details
+
+        write(sys.stdout, details(command) + "\n")
+        return OK
+    module = __import__(f"dibs.cli.{command[1]}", fromlist=[command[2]])
+    function: Callable[[Context, Args], int] = getattr(module, command[2])
+    context = Context(args)
+    opened.append(context)
+    try:
+        return function(context, args)
+    except UsageError as error:
+        error.command = error.command or command
+        raise
+
+
+def _version() -> int:
+    from dibs import __version__
+
+    write(sys.stdout, f"dibs {__version__}\n")
+    return OK
+
+
+def _guess(word: str, rest: list[str], json: bool) -> Command:
+    """The command that a word of another tool stands for; a usage error with the nearest word if it can't be told."""
+    from dibs.cli.spec import COMMANDS, GUESSES, HINTS
+
+    meant = dict(GUESSES).get(word.lower())
+    if meant is None and find(word.lower()) is not None:
+        meant = word.lower()
+    if meant is not None:
+        if not json:
+            write(sys.stderr, f"dibs: {word} is called {meant} here\n")
+        found = find(meant)
+        assert found is not None
+        return found
+    from dibs.cli.guessing import closest
+    from dibs.cli.render import cut, safe
+
+    hint = dict(HINTS).get(word.lower())
+    if hint is None:
+        near = closest(word, [command[0] for command in COMMANDS] + [guess for guess, _ in GUESSES])
+        near = dict(GUESSES).get(near or "", near)
+        hint = f"dibs {near}" if near else None
+    shown = cut(safe(word), 40)
+    raise UsageError(f"no command {shown!r}", f"did you mean: {hint}" if hint else "")
+
+
+def _asked_for_json(argv: list[str]) -> bool:
+    return wants_json() or "--json" in argv[: argv.index("--") if "--" in argv else None]
+
+
+def _usage(error: UsageError, argv: list[str]) -> int:
+    from dibs.cli.helping import usage
+    from dibs.cli.render import safe
+
+    line = usage(error.command) if error.command else "dibs COMMAND ..."
+    see = f"dibs {error.command[0]} --help" if error.command else "dibs --help"
+    if _asked_for_json(argv):
+        from dibs.jsontext import dumps
+
+        document = {"code": "usage", "message": error.message, "hint": error.hint, "usage": line, "see": see}
+        write(sys.stderr, dumps({"error": document}) + "\n")
+        return USAGE
+    lines = [f"dibs: {safe(error.message)}"]
+    if error.hint:
+        lines.append(f"  {safe(error.hint)}")
+    lines += [f"  usage: {line}", f"  see: {see}"]
+    write(sys.stderr, "\n".join(lines) + "\n")
+    return USAGE
+
+
+def _refused(error: Exception, json: bool) -> int:
+    from dibs.errors import DibsError
+
+    if os.environ.get("DIBS_DEBUG"):
+        import traceback
+
+        traceback.print_exc()
+    if not isinstance(error, DibsError):
+        error = _as_dibs_error(error)
+    if json:
+        from dibs.jsontext import dumps
+        from dibs.wire import error_json
+
+        write(sys.stderr, dumps(error_json(error)) + "\n")
+        return REFUSED
+    from dibs.cli.render import safe
+
+    text = f"dibs: {safe(error.message)}\n" + (f"  {safe(error.hint)}\n" if error.hint else "")
+    write(sys.stderr, text)
+    return REFUSED
+
+
+def _as_dibs_error(error: Exception) -> DibsError:
+    from dibs.errors import DibsError
+
+    if isinstance(error, OSError) and error.filename is not None:
+        made = DibsError(f"{error.filename}: {error.strerror or error}")
+        made.code = "os_error"
+        return made
+    made = DibsError(
+        f"internal error: {type(error).__name__}: {error}", hint="for the traceback run it again with DIBS_DEBUG=1 in the environment"
+    )
+    made.code = "internal"
+    return made

@@ -1,0 +1,94 @@
+"""What all of a board's verbs share: the store, who acts, where paths belong, fetching a task, waiting for a change."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from dibs import limits
+from dibs.errors import Invalid, NotFound
+from dibs.model import BoardTask, Worker
+from dibs.paths import find_place, normalise
+from dibs.worker import from_environment, of_process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from dibs.store import Store, Tx
+
+    T = TypeVar("T")
+
+
+class Core:
+    def __init__(self, store: Store, lease: float | None, worker: Worker | str | None) -> None:
+        self._store = store
+        self._lease = None if lease is None else limits.seconds(lease, "stale_timeout")
+        self._known: dict[tuple[int, str], Worker] = {}
+        self._tokens: dict[str, int] = {}
+        self._renewed: dict[tuple[str, str | None], float] = {}
+        self._reaped = float("-inf")
+        self._environment: Worker | None = None
+        self._default = self._who(worker)
+
+    # -- who
+
+    def _who(self, worker: Worker | str | None) -> Worker | None:
+        if worker is None or isinstance(worker, Worker):
+            return worker
+        known = self._known.get((os.getpid(), worker))
+        if known is None:
+            known = self._known[os.getpid(), worker] = of_process(limits.name(worker))
+        return known
+
+    def _actor(self, worker: Worker | str | None = None) -> Worker:
+        """Whoever the changelog is to name: the given worker, the board's, or the one that the environment names."""
+        who = self._who(worker) or self._default
+        if who is None:
+            who = self._environment = self._environment or from_environment()
+        return who
+
+    # -- where
+
+    def _pattern(self, path: str) -> str:
+        """A path as given, from wherever we are, as the pattern under which every worktree knows it."""
+        home = self._store.place
+        if not isinstance(path, str):
+            raise Invalid(f"a path must be text, not {type(path).__name__}")
+        if home is None:
+            return normalise(path)
+        here = os.getcwd()
+        tree = self._worktree()
+        if tree is not None:
+            return normalise(path, root=tree, cwd=here, roots=(home,))
+        inside = here == home or here.startswith(home + os.sep)
+        return normalise(path, root=home, cwd=here if inside else home)
+
+    def _worktree(self) -> str | None:
+        """The git worktree of this board's repository that the process stands in."""
+        home = self._store.place
+        if home is None:
+            return None
+        place = find_place(os.getcwd())
+        return place.worktree if place.worktree is not None and place.home == home else None
+
+    # -- rows and changes
+
+    def _get(self, tx: Tx, task_id: str) -> BoardTask:
+        task = tx.get([task_id]).get(task_id)
+        if task is None:
+            raise NotFound(f"Task not found: {task_id}", hint="see what there is: dibs list --all", task_id=task_id)
+        return task
+
+    def _until(self, attempt: Callable[[], T], timeout: float) -> T:
+        """Repeat an attempt after every change of the board, until it gives something or the time is over."""
+        end = time.monotonic() + timeout
+        while True:
+            mark = self._store.mark_change()
+            found = attempt()
+            left = end - time.monotonic()
+            if found or left <= 0:
+                return found
+            # Expiry and death make work available without any commit, so look once a second all the same.
+            self._store.wait_change(mark, min(left, 1.0))

@@ -1,0 +1,140 @@
+"""Keeping leases true: giving back what has expired or whose holder is dead, renewing what its holder still works on,
+and what follows when a claim ends.
+
+A claim ends by its holder's verb, by expiry, or on proof of death; `_end` is the one place that lets its locks go and
+its dependants know.
+"""
+
+from __future__ import annotations
+
+from dibs import holds, rules
+from dibs.core import Core
+from dibs.model import COMPLETED, BoardTask, Event, Lock, Worker
+from dibs.worker import boot, is_dead
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dibs.store import Tx
+
+SWEEP = 1000
+"""Expired claims given back by one transaction at most."""
+REAP_EVERY = 1.0
+"""Seconds between two looks, by one process, for holders whose process has died. A claim that finds nothing always
+looks."""
+
+
+class Leases(Core):
+    def _sweep(self, tx: Tx) -> None:
+        """Give back what has expired, and, now and then, what dead processes held."""
+        due = tx.due(SWEEP)
+        if due:
+            self._give_back(tx, due, "its lease ran out")
+        if tx.now - self._reaped >= REAP_EVERY or tx.now < self._reaped:
+            self._reap(tx)
+
+    def _reap(self, tx: Tx) -> bool:
+        """Give back the claims and locks whose holder's process is provably dead; were there any?"""
+        self._reaped = tx.now
+        here = boot()
+        verdicts: dict[str, bool] = {}
+
+        def dead(holder: Worker | None) -> bool:
+            if holder is None or holder.pid is None:
+                return False
+            if holder.text not in verdicts:
+                verdicts[holder.text] = is_dead(holder, here)
+            return verdicts[holder.text]
+
+        tasks = [task for task in tx.in_progress() if dead(task.holder)]
+        self._give_back(tx, tasks, "the holder's process has died")
+        locks = [lock for lock in tx.locks() if lock.expires_at <= tx.now or dead(lock.holder)]
+        self._drop(tx, locks, rules.SYSTEM, "expired, or the holder's process has died")
+        return bool(tasks or locks)
+
+    def _give_back(
+        self,
+        tx: Tx,
+        tasks: Sequence[BoardTask],
+        why: str,
+        who: Worker = rules.SYSTEM,
+        action: str = "recovered_activity",
+    ) -> None:
+        for task in tasks:
+            reason = f"{why} (held by {task.assigned_to})" if action == "recovered_activity" else why
+            event = rules.give_back(task, who, tx.now, reason, action, self._history(tx, task))
+            self._end(tx, task, [event])
+
+    def _history(self, tx: Tx, task: BoardTask) -> list[Event]:
+        """The last events of a task that has used up its attempts; nothing is fetched for any other."""
+        if task.max_attempts is None or task.attempts <= task.max_attempts:
+            return []
+        return tx.events(0, 100_000, task.id)[-30:]
+
+    def _end(self, tx: Tx, task: BoardTask, events: list[Event]) -> None:
+        """Save a task whose claim has just ended, with what follows from that: its locks go, its dependants may
+        become ready."""
+        tx.save([task])
+        tx.append(events)
+        if task.paths:
+            tx.drop_locks([lock for lock in tx.locks(task.paths) if lock.task_id == task.id])
+        if task.status is COMPLETED:
+            waiting = tx.dependants([task])
+            for other in waiting:
+                other.unmet -= 1
+            if waiting:
+                tx.save(waiting)
+        self._tokens.pop(task.id, None)
+
+    def _keep_alive(self, tx: Tx, who: Worker) -> None:
+        """Any verb of a worker renews what it holds, at most every twentieth of a lease."""
+        key = (who.name, who.session)
+        often = min(60.0, (self._lease or rules.LEASES[who.kind]) / 20)
+        if tx.now - self._renewed.get(key, float("-inf")) < often:
+            return
+        self._renewed[key] = tx.now
+        tasks = [
+            t for t in tx.in_progress(who.name) if _needs_renewal(t.holder, who, t.lease_expires_at, t.lease, tx.now)
+        ]
+        events = [rules.renew(task, tx.now, None) for task in tasks]
+        renewed = {task.id for task in tasks}
+        locks = [
+            lock
+            for lock in tx.locks(name=who.name)
+            if lock.task_id in renewed
+            or (lock.task_id is None and _needs_renewal(lock.holder, who, lock.expires_at, lock.lease, tx.now))
+        ]
+        holds.renew(locks, tx.now)
+        if tasks:
+            tx.save(tasks)
+        tx.save_locks(locks)
+        if free := [lock for lock in locks if lock.task_id is None]:
+            events.append(rules.event("renewed_locks", who, None, locks=[rules.lock_data(lock) for lock in free]))
+        if events:
+            tx.append(events)
+
+    def _renew(self, tx: Tx, task: BoardTask, lease: float | None = None) -> None:
+        event = rules.renew(task, tx.now, lease)
+        if task.paths:
+            locks = [lock for lock in tx.locks(task.paths) if lock.task_id == task.id]
+            holds.renew(locks, tx.now, task.lease)
+            tx.save_locks(locks)
+        tx.save([task])
+        tx.append([event])
+
+    def _drop(self, tx: Tx, locks: Sequence[Lock], who: Worker, why: str | None = None) -> None:
+        if locks:
+            tx.drop_locks(locks)
+            tx.append([holds.dropped(locks, who, why)])
+
+
+def _needs_renewal(holder: Worker | None, who: Worker, expires: float | None, lease: float | None, now: float) -> bool:
+    return (
+        holder is not None
+        and holder.is_same(who)
+        and expires is not None
+        and expires > now
+        and lease is not None
+        and expires - now < 0.95 * lease
+    )
