@@ -16,6 +16,7 @@ import report
 from contenders import Dibs
 
 KINDS = {"plain": common.build_plain, "chains": common.build_chains}
+SIZES = (1_000, 100_000, 1_000_000)
 STEPS = 400
 WARM_UP = 40
 REUSE_FROM = 50_000
@@ -23,7 +24,7 @@ REUSE_FROM = 50_000
 
 def main():
     parser = common.arguments(__doc__, seconds=6, processes=(1, 4), rounds=5)
-    parser.add_argument("--sizes", type=common.numbers, default=(1_000, 100_000, 1_000_000), metavar="N,…")
+    parser.add_argument("--sizes", type=common.numbers, default=SIZES, metavar="N,…", help="tasks on a board")
     options = parser.parse_args()
     if options.quick:
         options.seconds, options.rounds, options.sizes = 0, 1, (1_000, 10_000)

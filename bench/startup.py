@@ -15,6 +15,7 @@ from statistics import median
 import common
 import report
 
+SIZES = (1_000, 1_000_000)
 BARE = "python -I -c pass"
 COMMANDS = {
     "dibs --version": ("--version",),
@@ -36,7 +37,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 def main():
     parser = common.arguments(__doc__, seconds=0, rounds=60)
-    parser.add_argument("--sizes", type=common.numbers, default=(1_000, 1_000_000), metavar="N,…")
+    parser.add_argument("--sizes", type=common.numbers, default=SIZES, metavar="N,…", help="tasks on a board")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.sizes = 5, (1_000,)

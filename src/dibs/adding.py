@@ -68,6 +68,7 @@ class Adding(Leases):
             tx.link(edges)
             tx.append(events)
             ids = [task.id for task in tasks]
+            self._keep_alive(tx, who)
             if request_key is not None:
                 tx.remember(limits.request("add", request_key), dumps(ids))
         return ids
@@ -112,7 +113,7 @@ def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask
             if need not in new and need not in known:
                 raise NotFound(
                     f"Task not found: {need}, which {task.id} is to depend on",
-                    hint="see what there is: dibs list --all; tasks of one call may name each other by the ids they bring",
+                    hint="see what there is: dibs list --all; tasks of one call may name each other by id",
                     task_id=need,
                 )
         if task.parent and task.parent not in new and task.parent not in known:
@@ -145,7 +146,7 @@ def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask
     if peeled < len(tasks):
         stuck = [task.id for task in tasks if waits[task.id]]
         raise DependencyCycle(
-            f"these tasks would wait for each other in a circle: "
+            "these tasks would wait for each other in a circle: "
             + ", ".join(stuck[:5])
             + (", …" if len(stuck) > 5 else ""),
             hint="drop one of the dependencies",

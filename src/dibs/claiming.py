@@ -6,7 +6,7 @@ from dibs import holds, limits, rules
 from dibs.errors import Invalid
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
-from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
+from dibs.model import COMPLETED, FAILED, IN_PROGRESS, PENDING, REVIEW, BoardTask, Event, Lock, Worker
 from dibs.worker import is_dead
 
 TYPE_CHECKING = False
@@ -89,7 +89,8 @@ class Claiming(Leases):
     def _claim(
         self, tx: Tx, who: Worker, task_id: str | None, n: int, lease: float | None, request_key: str | None
     ) -> list[BoardTask]:
-        if request_key is not None and (answer := tx.recall(limits.request("claim", request_key))) is not None:
+        key = None if request_key is None else limits.request(f"claim by {who.name} {who.session}", request_key)
+        if key is not None and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer))
         self._sweep(tx)
         self._keep_alive(tx, who)
@@ -100,12 +101,13 @@ class Claiming(Leases):
             taken = [self._take(tx, found, who, lease)]
         else:
             taken = [self._take(tx, task, who, lease) for task in self._available(tx, who, n, claiming=True)]
-        if request_key is not None and taken:
-            tx.remember(limits.request("claim", request_key), dumps([[task.id, task.token] for task in taken]))
+        if key is not None and taken:
+            tx.remember(key, dumps([[task.id, task.token] for task in taken]))
         return taken
 
     def _take(self, tx: Tx, task: BoardTask, who: Worker, lease: float | None) -> BoardTask:
         length = rules.lease_length(who, lease, self._lease)
+        self._look_again(tx, who, length)
         token = tx.next_token()
         locks = holds.for_task(task, who, token, tx.now, length, self._worktree()) if task.paths else []
         event = rules.claim(task, who, token, tx.now, length, locks)
@@ -118,13 +120,15 @@ class Claiming(Leases):
         tasks = tx.get([task_id for task_id, _ in answer])
         for task_id, token in answer:
             task = tasks[task_id]
-            if task.token != token:
+            if task.token != token or not (rules.is_live(task, tx.now) or task.status not in (PENDING, IN_PROGRESS)):
                 raise rules.lost(task, tx.now)
         return list(tasks.values())
 
     def _named(self, tx: Tx, who: Worker, task_id: str) -> BoardTask:
         task = self._get(tx, task_id)
-        if task.status is IN_PROGRESS and task.holder is not None and is_dead(task.holder):
+        if task.status is IN_PROGRESS and not rules.is_live(task, tx.now):
+            self._give_back(tx, [task], "its lease ran out")
+        elif task.status is IN_PROGRESS and task.holder is not None and is_dead(task.holder):
             self._give_back(tx, [task], "the holder's process has died")
         if (
             task.status is IN_PROGRESS
@@ -185,18 +189,15 @@ class Claiming(Leases):
     ) -> BoardTask:
         """The common shape of a holder's verbs: fetch, let repeats pass, check the claim, change, save, log."""
         limits.task_id(task_id)
-        caller = self._who(worker)
-        if caller is None and token is None:
-            token = self._tokens.get(task_id)
-            caller = self._default
+        caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
-            if rules.is_repeat(task, ended, caller, token):
+            if rules.is_repeat(task, ended, caller, token) or (not ended and rules.is_released(task, token)):
                 return task
             if not (unclaimed and rules.may_finish_unclaimed(task, caller, token)):
                 rules.require_claim(task, caller, token, tx.now, verb)
             who = caller or task.holder or self._actor()
-            self._end(tx, task, [change(tx, task, who)])
+            self._end(tx, task, change(tx, task, who))
             self._keep_alive(tx, who)
         return task
 
@@ -225,7 +226,7 @@ class Claiming(Leases):
             now = tx.again(task) or self._get(tx, task.id)
             if not rules.is_repeat(now, (COMPLETED, REVIEW), who, task.token):
                 rules.require_claim(now, who, task.token, tx.now, "complete")
-                self._end(tx, now, [rules.complete(now, who, result, tx.now)])
+                self._end(tx, now, rules.complete(now, who, result, tx.now))
             taken = self._claim(tx, who, None, 1, None, None)
         task._adopt(now)
         for other in taken:
@@ -253,9 +254,7 @@ class Claiming(Leases):
         def change(tx: Tx, task: BoardTask, who: Worker) -> Event:
             return rules.give_back(task, who, tx.now, note, history=self._history(tx, task))
 
-        # A repeat is known by its token only: a pending task has no holder whose name could be compared.
-        ended = ("pending",) if token is not None else ()
-        return self._with_claim(task_id, worker, token, "release", ended, change)
+        return self._with_claim(task_id, worker, token, "release", (), change)
 
     def renew(
         self,
@@ -269,14 +268,13 @@ class Claiming(Leases):
         limits.task_id(task_id)
         if lease is not None:
             limits.seconds(lease, "lease")
-        caller = self._who(worker)
-        if caller is None and token is None:
-            token = self._tokens.get(task_id)
-            caller = self._default
+        caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
             rules.require_claim(task, caller, token, tx.now, "renew")
             self._renew(tx, task, lease)
+            if task.holder is not None:
+                self._keep_alive(tx, task.holder)
         return task
 
     def release_agent_tasks(self, agent_id: str | Worker, *, note: str | None = None) -> list[str]:

@@ -27,7 +27,7 @@ class Core:
         self._lease = None if lease is None else limits.seconds(lease, "stale_timeout")
         self._known: dict[tuple[int, str], Worker] = {}
         self._tokens: dict[str, int] = {}
-        self._renewed: dict[tuple[str, str | None], float] = {}
+        self._renewed: dict[tuple[str, str | None], tuple[float, float]] = {}
         self._reaped = float("-inf")
         self._environment: Worker | None = None
         self._default = self._who(worker)
@@ -48,6 +48,15 @@ class Core:
         if who is None:
             who = self._environment = self._environment or from_environment()
         return who
+
+    def _credentials(
+        self, task_id: str, worker: Worker | str | None, token: int | None
+    ) -> tuple[Worker | None, int | None]:
+        """By whom, and under which token, a claim is being used: as given, else as this board remembers it."""
+        caller = self._who(worker)
+        if caller is None and token is None:
+            return self._default, self._tokens.get(task_id)
+        return caller, token
 
     # -- where
 

@@ -23,7 +23,7 @@ class Deciding(Leases):
         who = self._actor(worker)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
-            self._end(tx, task, [change(tx, task, who)])
+            self._end(tx, task, change(tx, task, who))
             self._keep_alive(tx, who)
         return task
 
@@ -90,6 +90,7 @@ class Deciding(Leases):
                 tx.save([task])
                 tx.link([(task, other) for other in known.values()])
                 tx.append([event])
+            self._keep_alive(tx, who)
         return task
 
     def undepend(self, task_id: str, needs: Sequence[str], *, worker: Worker | str | None = None) -> BoardTask:
@@ -110,6 +111,7 @@ class Deciding(Leases):
                 tx.save([task])
                 tx.unlink([(task, other) for other in others])
                 tx.append([event])
+            self._keep_alive(tx, who)
         return task
 
     # -- steps
@@ -131,11 +133,14 @@ class Deciding(Leases):
             limits.text(text, "step text", empty=verb != "add")
         elif verb == "add":
             raise Invalid("a step needs a title")
-        who = self._actor(worker)
+        caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
+            who = caller or task.holder or self._actor()
             if verb != "add" or task.status is IN_PROGRESS:
-                rules.require_claim(task, who if token is None else None, token, tx.now, f"{verb} a step of")
+                rules.require_claim(task, caller, token, tx.now, f"{verb} a step of")
+            if rules.step_is(task, verb, step_id):
+                return task
             if verb == "add":
                 event = rules.step_add(task, who, text or "")
             else:
@@ -145,6 +150,7 @@ class Deciding(Leases):
                 self._renew(tx, task)
             else:
                 tx.save([task])
+            self._keep_alive(tx, who)
         return task
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dibs import holds, rules
 from dibs.core import Core
-from dibs.model import COMPLETED, BoardTask, Event, Lock, Worker
+from dibs.model import COMPLETED, IN_PROGRESS, BoardTask, Event, Lock, Worker
 from dibs.worker import boot, is_dead
 
 TYPE_CHECKING = False
@@ -64,7 +64,7 @@ class Leases(Core):
         for task in tasks:
             reason = f"{why} (held by {task.assigned_to})" if action == "recovered_activity" else why
             event = rules.give_back(task, who, tx.now, reason, action, self._history(tx, task))
-            self._end(tx, task, [event])
+            self._end(tx, task, event)
 
     def _history(self, tx: Tx, task: BoardTask) -> list[Event]:
         """The last events of a task that has used up its attempts; nothing is fetched for any other."""
@@ -72,14 +72,15 @@ class Leases(Core):
             return []
         return tx.events(0, 100_000, task.id)[-30:]
 
-    def _end(self, tx: Tx, task: BoardTask, events: list[Event]) -> None:
-        """Save a task whose claim has just ended, with what follows from that: its locks go, its dependants may
-        become ready."""
+    def _end(self, tx: Tx, task: BoardTask, event: Event) -> None:
+        """Save a task after a change of status, with what follows for its locks and its dependants."""
         tx.save([task])
-        tx.append(events)
+        tx.append([event])
+        if task.status is IN_PROGRESS:
+            return
         if task.paths:
             tx.drop_locks([lock for lock in tx.locks(task.paths) if lock.task_id == task.id])
-        if task.status is COMPLETED:
+        if task.status is COMPLETED and event.data and event.data["set"].get("status") == COMPLETED:
             waiting = tx.dependants([task])
             for other in waiting:
                 other.unmet -= 1
@@ -88,12 +89,11 @@ class Leases(Core):
         self._tokens.pop(task.id, None)
 
     def _keep_alive(self, tx: Tx, who: Worker) -> None:
-        """Any verb of a worker renews what it holds, at most every twentieth of a lease."""
+        """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease."""
         key = (who.name, who.session)
-        often = min(60.0, (self._lease or rules.LEASES[who.kind]) / 20)
-        if tx.now - self._renewed.get(key, float("-inf")) < often:
+        looked, often = self._renewed.get(key, (float("-inf"), 0.0))
+        if 0 <= tx.now - looked < often:
             return
-        self._renewed[key] = tx.now
         tasks = [
             t for t in tx.in_progress(who.name) if _needs_renewal(t.holder, who, t.lease_expires_at, t.lease, tx.now)
         ]
@@ -113,6 +113,15 @@ class Leases(Core):
             events.append(rules.event("renewed_locks", who, None, locks=[rules.lock_data(lock) for lock in free]))
         if events:
             tx.append(events)
+        self._renewed[key] = (tx.now, 60.0)
+        for lease in [task.lease for task in tasks] + [lock.lease for lock in locks]:
+            self._look_again(tx, who, lease or 60.0)
+
+    def _look_again(self, tx: Tx, who: Worker, lease: float) -> None:
+        """This worker holds something with such a lease: look often enough to renew it."""
+        key = (who.name, who.session)
+        looked, often = self._renewed.get(key, (tx.now, 60.0))
+        self._renewed[key] = (looked, min(often, lease / 20))
 
     def _renew(self, tx: Tx, task: BoardTask, lease: float | None = None) -> None:
         event = rules.renew(task, tx.now, lease)

@@ -100,6 +100,11 @@ def seconds(value: object, what: str) -> float:
 
 
 def texts(value: object, what: str) -> list[str]:
+    """A list without repetitions."""
+    return list(dict.fromkeys(listed(value, what)))
+
+
+def listed(value: object, what: str) -> list[str]:
     if value is None:
         return []
     if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset):
@@ -108,7 +113,10 @@ def texts(value: object, what: str) -> list[str]:
         )
     if len(value) > LIST_LENGTH:
         raise Invalid(f"{what} has {len(value):,} entries; the limit is {LIST_LENGTH:,}")
-    return list(dict.fromkeys(value))
+    for entry in value:
+        if not isinstance(entry, str):
+            raise Invalid(f"{what} must be a list of texts; {entry!r:.60} is not text")
+    return list(value)
 
 
 _FIELDS = frozenset(
@@ -146,7 +154,7 @@ def new_task(fields: Mapping[str, Any], path: Any) -> BoardTask:
     if not isinstance(review, bool):
         raise Invalid(f"review must be true or false, not {review!r:.40}")
     steps = []
-    for number, step in enumerate(texts(fields.get("steps"), "steps"), 1):
+    for number, step in enumerate(listed(fields.get("steps"), "steps"), 1):
         steps.append(Step(f"s{number}", text(step, "step title")))
     return BoardTask(
         "" if given is None else task_id(given),

@@ -44,6 +44,7 @@ class Locking(Leases):
                 tx.drop_locks([lock for lock in held if lock.expires_at <= tx.now])
                 tx.save_locks(granted)
                 tx.append([event])
+                self._look_again(tx, who, length)
                 self._keep_alive(tx, who)
                 return granted
 

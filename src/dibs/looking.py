@@ -7,6 +7,7 @@ from dibs import limits, rules
 from dibs.claiming import Claiming
 from dibs.errors import AmbiguousId, NotFound
 from dibs.model import COMPLETED, OPEN, PENDING, BoardTask, TaskStatus, Worker
+from dibs.worker import is_dead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class Looking(Claiming):
             if self.ready(worker, 1):
                 return True
             with self._store.read() as tx:
-                stuck = bool(tx.due(1))
+                stuck = bool(tx.due(1)) or any(task.holder and is_dead(task.holder) for task in tx.in_progress())
             if stuck:
                 self.recover()
             return bool(stuck and self.ready(worker, 1))

@@ -37,6 +37,8 @@ class State:
             for task in self.tasks.values():
                 if task.status is IN_PROGRESS and task.lease_expires_at is not None:
                     task.lease_expires_at += data["shift"]
+                    for step in task.steps:
+                        step.expires_at = None if step.expires_at is None else step.expires_at + data["shift"]
             for lock in self.locks.values():
                 lock.expires_at += data["shift"]
 

@@ -98,7 +98,8 @@ def add(task: BoardTask, who: Worker, now: float) -> Event:
 def lost(task: BoardTask, now: float) -> LeaseLost:
     """The error for a caller whose claim on `task` is over: says who holds it now."""
     ended = "its lease ran out" if task.lease_expires_at and task.lease_expires_at <= now else "that claim is over"
-    if task.status is IN_PROGRESS and task.holder is not None and task.lease_expires_at and task.lease_expires_at > now:
+    live = is_live(task, now)
+    if live:
         present = f"{task.assigned_to} took it {ago(task.claimed_at, now)} (token {task.token})"
         hint = f"stop working on it and take other work: dibs claim; what happened: dibs log --task {task.id}"
     elif task.status in (PENDING, IN_PROGRESS):
@@ -112,7 +113,7 @@ def lost(task: BoardTask, now: float) -> LeaseLost:
         hint=hint,
         task_id=task.id,
         status=str(task.status),
-        holder=task.assigned_to if task.status is IN_PROGRESS else None,
+        holder=task.assigned_to if live else None,
         token=task.token,
     )
 
@@ -132,7 +133,7 @@ def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now
 
 
 def not_holder(task: BoardTask, caller: Worker, now: float, verb: str) -> NotHolder:
-    until = f" until {span((task.lease_expires_at or now) - now)} from now unless renewed"
+    until = f" for another {span((task.lease_expires_at or now) - now)} unless renewed"
     same = " in another session" if task.holder and task.holder.name == caller.name else ""
     return NotHolder(
         f"task {task.id} is held by {task.assigned_to}{same}{until}; {caller.name} cannot {verb} it",
@@ -215,8 +216,8 @@ def reasons(
 ) -> list[Reason]:
     """Everything that keeps `worker` (or anyone) from claiming the task now; empty when nothing does."""
     found: list[Reason] = []
-    if task.status is IN_PROGRESS and task.lease_expires_at is not None and task.lease_expires_at > now:
-        left = span(task.lease_expires_at - now)
+    if is_live(task, now):
+        left = span((task.lease_expires_at or now) - now)
         who = f"{task.assigned_to} (your name)" if worker and worker.name == task.assigned_to else task.assigned_to
         found.append(
             Reason("held", f"held by {who} for another {left} unless renewed", task.id, task.assigned_to,
@@ -268,6 +269,16 @@ def renew(task: BoardTask, now: float, lease: float | None) -> Event:
 def may_finish_unclaimed(task: BoardTask, caller: Worker | None, token: int | None) -> bool:
     """Document 004 lets a bare `complete(id)` or `fail(id)`, by nobody in particular, end a task that nobody holds."""
     return task.status is PENDING and caller is None and token is None
+
+
+def is_live(task: BoardTask, now: float) -> bool:
+    """Is somebody's claim on the task in force?"""
+    return task.status is IN_PROGRESS and task.lease_expires_at is not None and task.lease_expires_at > now
+
+
+def is_released(task: BoardTask, token: int | None) -> bool:
+    """Has the claim with this token been given back, and nothing since? (Giving back too often fails the task.)"""
+    return token is not None and task.token == token and task.holder is None and task.status in (PENDING, FAILED)
 
 
 def is_repeat(task: BoardTask, ended: Sequence[str], caller: Worker | None, token: int | None) -> bool:
@@ -353,9 +364,8 @@ def cancel(task: BoardTask, who: Worker, reason: str | None, now: float) -> Even
 
 def _refuse_over_holder(task: BoardTask, who: Worker, now: float, verb: str) -> None:
     """A task in someone's hands is theirs, except for a person or a lead, who may decide over it."""
-    live = task.status is IN_PROGRESS and (task.lease_expires_at or 0) > now
     if (
-        live
+        is_live(task, now)
         and task.holder
         and not task.holder.is_same(who)
         and who.kind != "human"
@@ -448,6 +458,12 @@ def step_add(task: BoardTask, who: Worker, title: str) -> Event:
         raise wrong_status(task, "add a step to")
     task.steps.append(Step(f"s{len(task.steps) + 1}", title))
     return _step_event("added_task", who, task, task.steps[-1], title)
+
+
+def step_is(task: BoardTask, verb: str, step_id: str | None) -> bool:
+    """Has the named step already the status that the verb would give it?"""
+    wanted = {"start": "in_progress", "done": "completed", "skip": "skipped"}.get(verb)
+    return any(step.id == step_id and step.status == wanted for step in task.steps)
 
 
 def step_change(task: BoardTask, who: Worker, verb: str, step_id: str | None, note: str | None, now: float) -> Event:

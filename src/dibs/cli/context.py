@@ -11,7 +11,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any, TextIO, TypeVar
 
     from dibs.board import TaskBoard
@@ -63,6 +63,20 @@ class Context:
                 raise
         return act(full)
 
+    def text(self, words: Sequence[str]) -> str:
+        """Words given as a text; a single `-` reads it from stdin."""
+        if list(words) != ["-"]:
+            return " ".join(words)
+        from dibs.errors import Invalid
+        from dibs.limits import TEXT_BYTES
+
+        if sys.stdin is None:
+            raise Invalid("there is no stdin to read the text from")
+        try:
+            return sys.stdin.read(TEXT_BYTES + 1).removesuffix("\n")
+        except UnicodeDecodeError:
+            raise Invalid("the text on stdin is not valid UTF-8") from None
+
     def close(self) -> None:
         if self._board is not None:
             self._board.close()
@@ -100,6 +114,11 @@ class Context:
     def say(self, text: str) -> None:
         """Text for people, already made safe by `render`, to stdout."""
         write(sys.stdout, text + "\n")
+
+    def flush(self) -> None:
+        """Show now what was said; for output that goes on."""
+        if sys.stdout is not None:
+            sys.stdout.flush()
 
     def note(self, text: str) -> None:
         """A remark, to stderr."""

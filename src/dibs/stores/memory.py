@@ -16,6 +16,7 @@ from dibs.clock import Clock
 from dibs.clock import read as read_clock
 from dibs.errors import Duplicate
 from dibs.model import CLOSED, IN_PROGRESS, PENDING, REVIEW, Blocker, BoardTask, Event, Lock, Message, Step, TaskStatus
+from dibs.stores.shift import move_leases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -363,14 +364,7 @@ class _Turn:
         if moved:
             tables.anchor = moved
         if shift:
-            for task in tx.in_progress():
-                if task.lease_expires_at is not None:
-                    task.lease_expires_at += shift
-                    tx.save([task])
-            for lock in tx.locks():
-                lock.expires_at += shift
-                tx.save_locks([lock])
-            tx.append([Event("adjusted_clock", "dibs", "system", data={"shift": shift})])
+            move_leases(tx, shift)
             tx._undo.clear()  # the clock stays moved, whatever becomes of the block
         return tx
 

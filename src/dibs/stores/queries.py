@@ -4,8 +4,8 @@ from __future__ import annotations
 
 TASK = (
     "seq, id, description, status, assigned_to, depends_on, result, rank, created_at, claimed_at, completed_at, token, "
-    "lease, lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, max_attempts, "
-    "created_by, unmet"
+    "lease, lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, "
+    "max_attempts, created_by, unmet"
 )
 LOCK = "pattern, holder, token, acquired_at, expires_at, lease, shared, task_id, worktree"
 EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data"
@@ -17,10 +17,6 @@ HEAD = "SELECT seq, tally FROM event ORDER BY seq DESC LIMIT 1"
 # Where the wall clock stands against the steady one.
 ANCHOR = "SELECT boot, clock_offset FROM clock WHERE one = 1"
 SET_ANCHOR = "INSERT OR REPLACE INTO clock (one, boot, clock_offset) VALUES (1, ?, ?)"
-# The wall clock jumped: move every live lease and lock with it.
-SHIFT_LEASES = "UPDATE task SET lease_expires_at = lease_expires_at + ? WHERE status = 'in_progress'"
-SHIFT_LOCKS = "UPDATE lock SET expires_at = expires_at + ?"
-
 # One task by id.
 TASK_BY_ID = f"SELECT {TASK} FROM task WHERE id = ?"
 # One task by number and id: the way back to a row that was read before.

@@ -14,8 +14,8 @@ SQLite then syncs at checkpoints only, and keeps the file consistent by itself.
 
 What a crash leaves: SIGKILL anywhere loses the open transaction, nothing else; locks end with the process. After a
 power failure the WAL is valid up to the last synced commit at least. A failed sync is reported as `OutcomeUnknown`,
-and since the kernel may have dropped the unwritten pages, a mark in `board.sync` makes the next writer, whichever process
-it is, write the whole WAL into the database before anything later is acknowledged.
+and since the kernel may have dropped the unwritten pages, a mark in `board.sync` makes the next writer, whichever
+process it is, write the whole WAL into the database before anything later is acknowledged.
 
 Creating: the schema is made in a temporary file which is linked to its name when it is complete, so a board exists
 whole or not at all. A file that is not a board, is damaged, or was made by a newer dibs is refused and left as it is.
@@ -36,9 +36,9 @@ from dibs import fs
 from dibs.clock import Clock
 from dibs.clock import read as read_clock
 from dibs.errors import BoardUnusable, Busy, Duplicate, Invalid, NoBoard, OutcomeUnknown
-from dibs.model import Event
 from dibs.stores import queries as q
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS
+from dibs.stores.shift import move_leases
 from dibs.stores.sql import SqlTx
 
 TYPE_CHECKING = False
@@ -254,9 +254,7 @@ class SqliteStore:
                 execute(q.SET_ANCHOR, moved)
                 self._anchor = None  # to be read again, once this is committed
             if shift:
-                execute(q.SHIFT_LEASES, (shift,))
-                execute(q.SHIFT_LOCKS, (shift,))
-                tx.append([Event("adjusted_clock", "dibs", "system", data={"shift": shift})])
+                move_leases(tx, shift)
             return tx
         except BaseException:
             self._roll_back()

@@ -1,0 +1,134 @@
+"""The changelog and messages: log, tell, inbox."""
+
+from __future__ import annotations
+
+from dibs.cli.args import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dibs.board import TaskBoard
+    from dibs.cli.args import Args
+    from dibs.cli.context import Context
+    from dibs.model import Event, Message
+
+LIMIT = 50
+
+
+def recent(board: TaskBoard, limit: int, task_id: str | None = None) -> list[Event]:
+    """The last events, of the board or of a task, oldest first."""
+    with board._store.read() as tx:
+        if task_id is not None:
+            return tx.events(0, 2**31, task_id)[-limit:]
+        return tx.events(tx.last_event() - limit, limit)
+
+
+def log(ctx: Context, args: Args) -> int:
+    board = ctx.board
+    task_id = None if args.task is None else ctx.by_id(args.task, board.get).id
+    limit = args.limit
+    if limit is not None and limit < 0:
+        raise UsageError("log: --limit must not be negative")
+    if limit is None:
+        limit = 0 if args.all or ctx.json else LIMIT
+    after = args.after or 0
+    if limit and args.after is None and not args.all:
+        events = recent(board, limit, task_id)
+        if events and events[0].seq > 1 and task_id is None and not ctx.json:
+            _say_cut(ctx, f"the last {len(events):,} of {events[-1].seq:,}; all: dibs log --all")
+        elif len(events) == limit and task_id is not None and not ctx.json:
+            _say_cut(ctx, f"the last {len(events):,}; all: dibs log --task {task_id} --all")
+        _print(ctx, events)
+        after = events[-1].seq if events else 0
+        if not args.follow:
+            return 0
+        limit = 0
+    shown = 0
+    for event in board.changelog(after, task_id=task_id, follow=args.follow):
+        if limit and shown == limit:
+            _say_cut(ctx, f"{shown:,} shown, there are more; next: --after {after}")
+            break
+        _print(ctx, [event])
+        shown, after = shown + 1, event.seq
+        if args.follow:
+            ctx.flush()
+    return 0
+
+
+def _say_cut(ctx: Context, text: str) -> None:
+    """What was left out: part of the output for people, a remark beside the JSON lines."""
+    if ctx.json:
+        ctx.note(f"dibs: {text}")
+    else:
+        ctx.say(text)
+
+
+def _print(ctx: Context, events: Iterable[Event]) -> None:
+    if ctx.json:
+        from dibs.wire import event_json
+
+        for event in events:
+            ctx.emit(event_json(event))
+        return
+    import time
+
+    from dibs.cli.render import DIM, cells, cut, one_line, paint, safe
+
+    for event in events:
+        when = time.strftime("%m-%d %H:%M:%S", time.localtime(event.time))
+        what = event.action
+        if event.task_id:
+            what += f" {event.task_id}" + (f" {event.step_id}" if event.step_id else "")
+        details = f": {one_line(event.details)}" if event.details else ""
+        text = cut(f"{event.seq:>6}  {when}  {cut(safe(event.worker), 20)}  {what}{details}", ctx.width)
+        start = 8 + len(when)
+        ctx.say(paint(text[:start], DIM, ctx.color) + text[start:] if cells(text) > start else text)
+
+
+def tell(ctx: Context, args: Args) -> int:
+    words = list(args.words)
+    to = None if args.all else words.pop(0)
+    if not words:
+        raise UsageError("tell: the message is missing", "dibs tell NAME 'what to say'")
+    message = ctx.board.tell(ctx.text(words), to, worker=ctx.worker)
+    if ctx.json:
+        from dibs.wire import message_json
+
+        ctx.emit(message_json(message))
+    else:
+        from dibs.cli.render import cut, safe
+
+        ctx.say(cut(f"told {'everybody' if to is None else safe(to)}", ctx.width))
+    return 0
+
+
+def inbox(ctx: Context, args: Args) -> int:
+    messages = _receive(ctx, args.peek, args.wait or 0)
+    if ctx.json:
+        from dibs.wire import message_json
+
+        ctx.emit({"messages": [message_json(message) for message in messages]})
+    else:
+        from dibs.cli.render import BOLD, clock, paint, safe, wrap
+
+        for message in messages:
+            to = "" if message.to is not None else " to everybody"
+            ctx.say(f"{paint(safe(message.sender), BOLD, ctx.color)}{to}, {clock(message.time)}:")
+            for line in wrap(message.content, ctx.width):
+                ctx.say(line)
+        if not messages:
+            ctx.say("no new messages")
+    return 3 if args.wait and not messages else 0
+
+
+def _receive(ctx: Context, peek: bool, wait: float) -> list[Message]:
+    board, worker = ctx.board, ctx.worker
+    last = recent(board, 1) if wait else []
+    messages = board.inbox(worker, peek=peek)
+    if messages or not wait:
+        return messages
+    for event in board.changelog(last[-1].seq if last else 0, follow=True, timeout=wait):
+        if event.action == "sent_message" and (messages := board.inbox(worker, peek=peek)):
+            break
+    return messages

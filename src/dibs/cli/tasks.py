@@ -1,0 +1,279 @@
+"""Putting tasks on the board and looking at them: add, list, show, ready."""
+
+from __future__ import annotations
+
+from dibs.cli.args import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from dibs.board import TaskBoard
+    from dibs.cli.args import Args
+    from dibs.cli.context import Context
+    from dibs.model import BoardTask, Event
+
+LIMIT = 50
+NO_LIMIT = 2**31
+SHOWN_EVENTS = 5
+_GROUPS = {
+    "open": ("pending", "in_progress", "review"),
+    "closed": ("completed", "failed", "cancelled"),
+    "all": ("pending", "in_progress", "review", "completed", "failed", "cancelled"),
+}
+_OPTIONS = (
+    ("depends_on", "needs"),
+    ("paths", "path"),
+    ("labels", "label"),
+    ("steps", "step"),
+    ("parent", "parent"),
+    ("reserved", "for_"),
+    ("review", "review"),
+    ("max_attempts", "max_attempts"),
+    ("priority", "priority"),
+    ("id", "id"),
+)
+
+
+def add(ctx: Context, args: Args) -> int:
+    if args.file is not None:
+        return _add_file(ctx, args)
+    if not args.description:
+        raise UsageError("add: say what is to be done", "dibs add 'what to do'")
+    fields: dict[str, Any] = {"description": ctx.text(args.description)}
+    for key, option in _OPTIONS:
+        if (value := getattr(args, option)) is not None and value != [] and value is not False:
+            fields[key] = value
+    board = ctx.board
+    task_id = _add_one(ctx, board, fields, args.key)
+    if ctx.json:
+        from dibs.wire import task_json
+
+        ctx.emit(task_json(board.get(task_id)))
+        return 0
+    from dibs.cli.render import cut, one_line
+
+    ctx.say(cut(f"added {task_id}: {one_line(fields['description'])}", ctx.width))
+    if needs := fields.get("depends_on"):
+        ctx.say(cut(f"  it waits for {', '.join(needs)}", ctx.width))
+    return 0
+
+
+def _add_one(ctx: Context, board: TaskBoard, fields: dict[str, Any], key: str | None) -> str:
+    from dibs.errors import NotFound
+
+    try:
+        return board.add_many([fields], worker=ctx.worker, request_key=key)[0]
+    except NotFound:
+        # Perhaps they are abbreviated. An id that does not exist at all is an error here too.
+        full = dict(fields)
+        if "depends_on" in full:
+            full["depends_on"] = [board.resolve(need) for need in full["depends_on"]]
+        if "parent" in full:
+            full["parent"] = board.resolve(full["parent"])
+        if full == fields:
+            raise
+        fields.update(full)
+        return board.add_many([fields], worker=ctx.worker, request_key=key)[0]
+
+
+def _add_file(ctx: Context, args: Args) -> int:
+    given = [option for _, option in _OPTIONS if getattr(args, option) not in (None, [], False)]
+    if args.description or given:
+        what = f"--{given[0].strip('_').replace('_', '-')}" if given else "a description"
+        raise UsageError(f"add: --file and {what} do not go together", "write it into the file")
+    from dibs.cli.taskfile import add_file
+
+    ids = add_file(ctx.board, args.file, ctx.worker, args.key)
+    if ctx.json:
+        ctx.emit({"ids": ids, "total": len(ids)})
+    else:
+        from dibs.cli.render import number
+
+        ctx.say(f"added {number(len(ids), 'task')}; see them: dibs list")
+    return 0
+
+
+# -- lists
+
+
+def list_tasks(ctx: Context, args: Args) -> int:
+    wanted = dict.fromkeys(args.status or (["all"] if args.all else ["open"]))
+    statuses = list(dict.fromkeys(status for word in wanted for status in _GROUPS.get(word, (word,))))
+    if args.mine and args.by is not None:
+        raise UsageError("list: --mine and --by do not go together")
+    by = ctx.worker.name if args.mine else args.by
+    limit = _limit(args)
+    offset = args.offset or 0
+    if offset < 0:
+        raise UsageError("list: --offset must not be negative")
+    board = ctx.board
+    parent = None if args.parent is None else board.resolve(args.parent)
+    tasks, total = board.tasks(
+        statuses, label=args.label, assigned_to=by, parent=parent, search=args.search, limit=limit, offset=offset
+    )
+    more = offset + len(tasks) < total
+    if ctx.json:
+        from dibs.wire import page_json
+
+        ctx.emit(page_json(tasks, total, more))
+        return 0
+    if tasks:
+        _print(ctx, tasks)
+    filtered = any(value is not None for value in (args.label, by, parent, args.search))
+    ctx.say(_summary(board, statuses, filtered, len(tasks), total, offset, more))
+    return 0
+
+
+def _summary(
+    board: TaskBoard, statuses: Sequence[str], filtered: bool, shown: int, total: int, offset: int, more: bool
+) -> str:
+    """What the list left out, and how to see it."""
+    from dibs.cli.render import number
+
+    if more:
+        return f"{shown:,} of {total:,} shown; next: --offset {offset + shown}; all: --limit 0"
+    if offset:
+        return f"{shown:,} of {total:,} shown, the last ones"
+    is_open = set(statuses) == set(_GROUPS["open"])
+    if filtered:
+        return f"{number(total, 'task')} found" + (" among the open ones; --all looks at all" if is_open else "")
+    if not is_open:
+        return number(total, "task")
+    counts = board.counts()
+    closed = sum(n for status, n in counts.items() if status in _GROUPS["closed"])
+    if not closed:
+        return f"{total:,} open" if total else "the board is empty; add a task: dibs add 'what to do'"
+    failed = counts["failed"]  # type: ignore[index]
+    return f"{total:,} open, {closed:,} closed" + (f" ({failed:,} failed)" if failed else "") + "; --all shows them"
+
+
+def ready(ctx: Context, args: Args) -> int:
+    limit = _limit(args)
+    found = ctx.board.ready(ctx.worker, limit + 1)
+    tasks, more = found[:limit], len(found) > limit
+    if ctx.json:
+        from dibs.wire import page_json
+
+        ctx.emit(page_json(tasks, None if more else len(tasks), more))
+        return 0
+    if not tasks:
+        ctx.say("nothing to claim now; what stands in the way: dibs list, dibs show ID")
+        return 0
+    _print(ctx, tasks)
+    if more:
+        ctx.say(f"the first {limit:,} shown, there are more; all: --all")
+    else:
+        ctx.say(f"{len(tasks):,} ready; take the first: dibs claim")
+    return 0
+
+
+def _limit(args: Args) -> int:
+    limit: int | None = args.limit
+    if limit is None:
+        return NO_LIMIT if args.all else LIMIT
+    if limit < 0:
+        raise UsageError("--limit must not be negative")
+    return limit or NO_LIMIT
+
+
+def _print(ctx: Context, tasks: Sequence[BoardTask]) -> None:
+    from dibs.cli import render
+
+    ctx.say("\n".join(render.tasks(tasks, ctx.width, ctx.color)))
+
+
+# -- one task
+
+
+def show(ctx: Context, args: Args) -> int:
+    board = ctx.board
+    task = ctx.by_id(args.id, board.get)
+    reasons = board.reasons(task.id, ctx.worker)
+    needs = [board.get(need) for need in task.depends_on]
+    if ctx.json:
+        from dibs.wire import reason_json, task_json
+
+        document = task_json(task)
+        document["blocked_by"] = [reason_json(reason) for reason in reasons]
+        document["needs"] = [
+            {"id": need.id, "status": str(need.status), "description": need.description} for need in needs
+        ]
+        ctx.emit(document)
+        return 0
+    from dibs.cli.talk import recent
+
+    now = board.now()
+    events = recent(board, SHOWN_EVENTS + 1, task.id)
+    for line in _sheet(ctx, task, needs, [reason.text for reason in reasons], events, now):
+        ctx.say(line)
+    return 0
+
+
+def _sheet(
+    ctx: Context, task: BoardTask, needs: Sequence[BoardTask], why: Sequence[str], events: Sequence[Event], now: float
+) -> list[str]:
+    from dibs.cli.render import BOLD, clock, cut, one_line, paint, safe, status, wrap
+    from dibs.times import ago, span
+
+    width = ctx.width
+    label, color = status(task)
+    lines = [f"{paint(task.id, BOLD, ctx.color)}  {paint(label, color, ctx.color)}", *wrap(task.description, width)]
+
+    def row(name: str, text: str) -> None:
+        wrapped = wrap(text, width, " " * 13)
+        lines.append(f"{name + ':':<13}{wrapped[0].lstrip()}")
+        lines.extend(wrapped[1:])
+
+    if task.status == "in_progress" and task.lease_expires_at is not None:
+        left = task.lease_expires_at - now
+        mine = ", you" if task.holder is not None and task.holder.is_same(ctx.worker) else ""
+        lease = f"{span(left)} left of its lease" if left > 0 else "its lease has run out"
+        row("held by", f"{task.assigned_to} ({task.holder.kind if task.holder else 'agent'}{mine}), {lease}, token {task.token}")
+    elif why:
+        row("not claimable", why[0])
+        lines[-1:] = lines[-1:]
+        for text in why[1:]:
+            lines.extend(wrap(text, width, " " * 13))
+    elif task.status == "pending":
+        row("claimable", f"yes: dibs claim {task.id}")
+    if task.priority:
+        row("priority", str(task.priority))
+    for number, need in enumerate(needs):
+        text = cut(f"{need.id}  {need.status.replace('_', ' ')}  {one_line(need.description)}", width - 13)
+        lines.append((" " * 13 if number else f"{'needs:':<13}") + text)
+    for number, step in enumerate(task.steps):
+        box = {"completed": "[x]", "skipped": "[-]", "in_progress": "[>]"}.get(step.status, "[ ]")
+        note = f" ({one_line(step.notes)})" if step.notes else ""
+        text = cut(f"{box} {step.id} {one_line(step.title)}{note}", width - 13)
+        lines.append((" " * 13 if number else f"{'steps:':<13}") + text)
+    for blocker in task.blockers:
+        if blocker.is_open:
+            row("blocker", f"{blocker.id}: {blocker.reason} (by {blocker.raised_by}; dibs unblock {task.id})")
+    if task.paths:
+        row("files", ", ".join(safe(path) for path in task.paths))
+    if task.labels:
+        row("labels", ", ".join(safe(label) for label in task.labels))
+    if task.parent:
+        row("part of", task.parent)
+    if task.reserved != "any":
+        row("reserved", f"for a {task.reserved}")
+    if task.review:
+        row("review", "somebody else has to accept it")
+    if task.attempts > 1 or task.max_attempts is not None:
+        row("attempts", str(task.attempts) + ("" if task.max_attempts is None else f" (may be given back {task.max_attempts} times)"))
+    if task.result is not None:
+        row("result", task.result)
+    made = f" by {task.created_by}" if task.created_by else ""
+    row("added", f"{clock(task.created_at)}{made}")
+    if task.completed_at is not None:
+        row("closed" if task.status != "review" else "handed in", clock(task.completed_at))
+    if events:
+        lines.append("history:")
+        if len(events) > SHOWN_EVENTS:
+            lines.append(f"  earlier: dibs log --task {task.id} --all")
+        for event in events[-SHOWN_EVENTS:]:
+            details = f": {one_line(event.details)}" if event.details else ""
+            lines.append(cut(f"  {ago(event.time, now)}  {event.action} by {safe(event.worker)}{details}", width))
+    return lines
