@@ -15,6 +15,7 @@ from typing import Any
 import pexpect
 import pytest
 
+import dibs
 from dibs import TaskBoard, TaskStatus, Worker
 
 OTHER = Worker("other", session="elsewhere")
@@ -29,7 +30,12 @@ class Place:
         self.folder = folder
         self.board = TaskBoard.open(f"sqlite:{folder / 'board.db'}", create=True, durability="normal")
         plain = {k: v for k, v in os.environ.items() if not k.startswith(("DIBS_", "CLAUDE", "CODEX", "GEMINI"))}
-        self.environ = plain | {"DIBS_BOARD": self.board.url, "DIBS_AGENT": "runner", "PYTHON": sys.executable}
+        self.environ = plain | {
+            "DIBS_BOARD": self.board.url,
+            "DIBS_AGENT": "runner",
+            "PYTHON": sys.executable,
+            "PYTHONPATH": str(Path(dibs.__file__).parents[1]),
+        }
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, *words: str, program: tuple[str, ...] = ("-m", "dibs")) -> subprocess.Popen[str]:

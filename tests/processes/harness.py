@@ -60,6 +60,7 @@ class Actor:
             stdout=subprocess.PIPE,
             cwd=more.pop("cwd", "/"),
             env=environment(),
+            start_new_session=True,
             **more,
         )
         assert self.process.stdout is not None
@@ -131,6 +132,10 @@ class Actor:
         self.listen()
 
     def close(self) -> None:
+        try:
+            os.killpg(self.pid, signal.SIGKILL)  # and what it has forked
+        except ProcessLookupError:
+            pass
         self.kill()
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:

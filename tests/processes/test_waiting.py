@@ -76,6 +76,18 @@ def test_waiting_ends_when_the_holder_is_killed(url: str, crew: Crew, role: str)
     assert_woken(waiter)
 
 
+@pytest.mark.parametrize("role", ["await_work", "await_claim"])
+def test_waiting_ends_when_whoever_locked_the_path_is_killed(url: str, crew: Crew, role: str) -> None:
+    with TaskBoard.open(url, worker="maker") as board:
+        board.add("in there", paths=["src/a.py"])
+    holder = crew.start("grip", url, "holder", "src/**")
+    holder.expect("locked")
+    waiter = crew.start(role, url, "waiter", TIMEOUT)
+    waiter.expect("waiting")
+    holder.kill()
+    assert_woken(waiter)
+
+
 def test_waiting_in_vain_ends_at_its_time(url: str, crew: Crew) -> None:
     waiter = crew.start("await_work", url, "waiter", 0.3)
     waiter.expect("waiting")

@@ -1,0 +1,35 @@
+"""Comparing a board with what its changelog replays to."""
+
+from __future__ import annotations
+
+from dibs import BoardTask, TaskBoard
+from dibs.replay import State
+
+FOLLOWS_FROM_OTHERS = ("_board", "seq", "unmet")
+
+
+def fields(task: BoardTask) -> dict[str, object]:
+    return {name: getattr(task, name) for name in BoardTask.__slots__ if name not in FOLLOWS_FROM_OTHERS}
+
+
+def differences(board: TaskBoard, state: State) -> list[str]:
+    """What the replayed state has otherwise than the board; nothing, if every change had its event.
+
+    Locks that have run out bind nobody, and stores drop them when they please: only live ones are compared.
+    """
+    found = []
+    ids = [row["id"] for row in board.status()]
+    if sorted(ids) != sorted(state.tasks):
+        found.append(f"tasks: board {sorted(ids)}, replay {sorted(state.tasks)}")
+    for task_id in ids:
+        real, replayed = fields(board.get(task_id)), fields(state.tasks[task_id])
+        found += [
+            f"{task_id}.{name}: board {real[name]!r}, replay {replayed[name]!r}" for name in real if real[name] != replayed[name]
+        ]
+    now = board.now()
+    real_locks = {(lock.pattern, lock.token): lock for lock in board.locks()}
+    replayed_locks = {key: lock for key, lock in state.locks.items() if lock.expires_at > now}
+    for key in sorted(real_locks.keys() | replayed_locks.keys()):
+        if real_locks.get(key) != replayed_locks.get(key):
+            found.append(f"lock {key}: board {real_locks.get(key)!r}, replay {replayed_locks.get(key)!r}")
+    return found

@@ -1,0 +1,335 @@
+"""Locks on files, folders and globs: with a task, and on their own."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from dibs import Busy, NotClaimable, NotFound, TaskBoard
+from dibs.errors import Invalid
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, agent, take
+
+pytestmark = pytest.mark.needs("locks")
+
+
+def patterns(board: TaskBoard) -> list[str]:
+    return sorted(lock.pattern for lock in board.locks())
+
+
+def test_a_lock_says_who_what_and_until_when(board: TaskBoard) -> None:
+    (lock,) = board.lock(["src/auth/**"], ANN, lease=60)
+    assert (lock.pattern, lock.holder, lock.shared, lock.task_id) == ("src/auth/**", ANN, False, None)
+    assert (lock.acquired_at, lock.expires_at, lock.lease) == (START, START + 60, 60)
+    assert board.locks() == [lock]
+
+
+@pytest.mark.parametrize(("worker", "hours"), [(ANN, 1), (EVE, 8)])
+def test_its_length_depends_on_the_kind_of_worker(board: TaskBoard, worker: object, hours: int) -> None:
+    (lock,) = board.lock(["a"], worker)  # type: ignore[arg-type]
+    assert lock.expires_at == START + hours * 3600
+
+
+OVERLAPPING = [
+    ("src/a.py", "src/a.py"),
+    ("src", "src/a.py"),
+    ("src/a.py", "src"),
+    ("src/**", "src/auth/login.py"),
+    ("src/*.py", "src/a.py"),
+    ("src/*.py", "src/a*"),
+    ("**", "anything/at/all"),
+    ("**/test_*.py", "src/test_a.py"),
+    ("src/[ab].py", "src/?.py"),
+    ("./src//a.py", "src/x/../a.py"),
+]
+APART = [
+    ("src/a.py", "src/b.py"),
+    ("src", "src2"),
+    ("src/*.py", "src/a.js"),
+    ("src/auth/**", "src/web/**"),
+    ("src/[ab].py", "src/[cd].py"),
+]
+
+
+@pytest.mark.parametrize(("held", "wanted"), OVERLAPPING)
+def test_overlapping_patterns_exclude_each_other(board: TaskBoard, other: TaskBoard, held: str, wanted: str) -> None:
+    board.lock([held], ANN)
+    with pytest.raises(Busy, match="held by ann") as caught:
+        other.lock([wanted], BEN)
+    assert isinstance(caught.value, TimeoutError)
+    assert [lock.holder for lock in caught.value.conflicts] == [ANN]
+
+
+@pytest.mark.parametrize(("held", "wanted"), APART)
+def test_patterns_that_share_no_path_do_not(board: TaskBoard, held: str, wanted: str) -> None:
+    board.lock([held], ANN)
+    board.lock([wanted], BEN)
+    assert len(board.locks()) == 2
+
+
+def test_all_of_a_request_is_granted_or_none_of_it(board: TaskBoard) -> None:
+    board.lock(["b"], ANN)
+    with pytest.raises(Busy):
+        board.lock(["a", "b", "c"], BEN)
+    assert patterns(board) == ["b"]
+    board.lock(["a", "c"], BEN)
+    assert patterns(board) == ["a", "b", "c"]
+
+
+def test_every_conflict_is_named(board: TaskBoard) -> None:
+    board.lock(["a"], ANN)
+    board.lock(["b"], EVE)
+    with pytest.raises(Busy, match="and 1 more") as caught:
+        board.lock(["a", "b"], BEN)
+    assert sorted(lock.holder.name for lock in caught.value.conflicts) == ["ann", "eve"]
+
+
+def test_a_refused_lock_says_that_nothing_was_locked(board: TaskBoard) -> None:
+    board.lock(["a"], ANN)
+    before = actions(board)
+    with pytest.raises(Busy, match="nothing was locked"):
+        board.lock(["x", "a"], BEN)
+    assert actions(board) == before
+
+
+def test_shared_locks_stand_beside_each_other_but_not_beside_an_exclusive_one(board: TaskBoard) -> None:
+    board.lock(["docs"], ANN, shared=True)
+    board.lock(["docs/**"], BEN, shared=True)
+    with pytest.raises(Busy):
+        board.lock(["docs/a.md"], EVE)
+    board.unlock(["docs"], ANN)
+    with pytest.raises(Busy):
+        board.lock(["docs/a.md"], EVE)
+    board.unlock(["docs/**"], BEN)
+    board.lock(["docs/a.md"], EVE)
+    with pytest.raises(Busy):
+        board.lock(["docs"], ANN, shared=True)
+
+
+def test_asking_again_for_an_own_lock_renews_it(board: TaskBoard, clock: HandClock) -> None:
+    (first,) = board.lock(["a"], ANN, lease=60)
+    clock.advance(30)
+    (again,) = board.lock(["a"], ANN, lease=60)
+    assert (again.token, again.acquired_at) == (first.token, START)
+    assert again.expires_at == START + 90
+    assert len(board.locks()) == 1
+
+
+def test_overlapping_locks_of_one_worker_do_not_hinder_it(board: TaskBoard) -> None:
+    board.lock(["src"], ANN)
+    board.lock(["src/a.py", "src/**"], ANN)
+    assert patterns(board) == ["src", "src/**", "src/a.py"]
+
+
+def test_two_spellings_of_one_path_in_one_request_are_one_lock(board: TaskBoard) -> None:
+    assert len(board.lock(["a/b", "./a//b"], ANN)) == 1
+    assert patterns(board) == ["a/b"]
+
+
+def test_two_sessions_of_one_name_exclude_each_other(board: TaskBoard) -> None:
+    board.lock(["a"], agent("ann", "s1"))
+    with pytest.raises(Busy):
+        board.lock(["a"], agent("ann", "s2"))
+    board.lock(["a"], agent("ann", None))
+
+
+def test_a_shared_lock_becomes_exclusive_when_nobody_else_shares_it(board: TaskBoard) -> None:
+    board.lock(["a"], ANN, shared=True)
+    board.lock(["a"], BEN, shared=True)
+    with pytest.raises(Busy):
+        board.lock(["a"], ANN)
+    assert all(lock.shared for lock in board.locks())
+    board.unlock(["a"], BEN)
+    (lock,) = board.lock(["a"], ANN)
+    assert not lock.shared
+    with pytest.raises(Busy):
+        board.lock(["a"], BEN, shared=True)
+
+
+def test_an_exclusive_lock_stays_exclusive_when_asked_for_as_shared(board: TaskBoard) -> None:
+    board.lock(["a"], ANN)
+    board.lock(["a"], ANN, shared=True)
+    with pytest.raises(Busy):
+        board.lock(["a"], BEN, shared=True)
+
+
+def test_an_expired_lock_binds_nobody(board: TaskBoard, other: TaskBoard, clock: HandClock) -> None:
+    (old,) = board.lock(["a"], ANN, lease=60)
+    clock.advance(60)
+    assert board.locks() == []
+    (new,) = other.lock(["a"], BEN)
+    assert new.token > old.token
+    with pytest.raises(Busy):
+        board.lock(["a"], ANN)
+
+
+class TestUnlock:
+    def test_named_locks_are_given_back(self, board: TaskBoard) -> None:
+        board.lock(["a", "b", "c"], ANN)
+        assert [lock.pattern for lock in board.unlock(["./a"], ANN)] == ["a"]
+        assert patterns(board) == ["b", "c"]
+
+    def test_without_names_all_of_a_worker_are(self, board: TaskBoard) -> None:
+        board.lock(["a", "b"], ANN)
+        board.lock(["c"], BEN)
+        assert sorted(lock.pattern for lock in board.unlock(None, ANN)) == ["a", "b"]
+        assert patterns(board) == ["c"]
+        assert board.unlock(None, ANN) == []
+
+    def test_what_one_does_not_hold_cannot_be_given_back(self, board: TaskBoard) -> None:
+        board.lock(["a", "b"], ANN)
+        for stranger in (BEN, agent("ann", "s2")):
+            with pytest.raises(NotFound):
+                board.unlock(["a"], stranger)
+        with pytest.raises(NotFound):
+            board.unlock(["a", "z"], ANN)
+        assert patterns(board) == ["a", "b"]
+
+    def test_a_lock_that_came_with_a_task_goes_with_it(self, board: TaskBoard) -> None:
+        board.add("x", id="t1", paths=["src"])
+        take(board, ANN)
+        with pytest.raises(Invalid, match="t1"):
+            board.unlock(["src"], ANN)
+        assert board.unlock(None, ANN) == []
+        assert patterns(board) == ["src"]
+
+
+class TestWithTasks:
+    def test_a_claim_locks_the_tasks_paths_under_its_token_and_lease(self, board: TaskBoard) -> None:
+        board.add("x", id="t1", paths=["src/auth/**", "docs/auth.md"])
+        task = take(board, ANN, lease=60)
+        locks = board.locks()
+        assert sorted(lock.pattern for lock in locks) == ["docs/auth.md", "src/auth/**"]
+        for lock in locks:
+            assert (lock.holder, lock.token, lock.expires_at, lock.task_id) == (ANN, task.token, START + 60, "t1")
+        with pytest.raises(Busy, match="for task t1"):
+            board.lock(["src/auth/login.py"], BEN)
+
+    def test_a_task_whose_paths_others_hold_is_skipped(self, board: TaskBoard, other: TaskBoard) -> None:
+        board.add("x", id="t1", paths=["src/auth/**"], priority=9)
+        board.add("y", id="t2", paths=["src/web/**"])
+        board.lock(["src/auth/login.py"], BEN)
+        assert take(other, ANN).id == "t2"
+        assert other.claim(ANN) is None
+        with pytest.raises(NotClaimable, match="src/auth/login.py is held by ben"):
+            other.claim(ANN, "t1")
+        board.unlock(None, BEN)
+        assert take(other, ANN).id == "t1"
+
+    def test_a_shared_lock_keeps_others_from_the_task_too(self, board: TaskBoard) -> None:
+        board.add("x", paths=["src"])
+        board.lock(["src"], BEN, shared=True)
+        assert board.claim(ANN) is None
+        assert board.claim(BEN) is not None
+
+    def test_tasks_whose_paths_overlap_are_not_worked_on_by_two(self, board: TaskBoard) -> None:
+        board.add("x", id="t1", paths=["src/**"])
+        board.add("y", id="t2", paths=["src/a.py"])
+        take(board, ANN)
+        assert board.claim(BEN) is None
+        assert take(board, ANN).id == "t2"
+        board.complete("t1")
+        with pytest.raises(Busy):
+            board.lock(["src/a.py"], BEN)
+        board.lock(["src/b.py"], BEN)
+
+    def test_several_claims_take_their_locks_too(self, board: TaskBoard) -> None:
+        board.add_many([{"description": "x", "paths": [f"src/{i}"], "id": f"t{i}"} for i in range(4)])
+        board.lock(["src/1"], BEN)
+        assert [task.id for task in board.claim(ANN, n=3)] == ["t0", "t2", "t3"]
+        assert patterns(board) == ["src/0", "src/1", "src/2", "src/3"]
+
+    def test_many_held_tasks_in_front_do_not_hide_the_free_one_behind(self, board: TaskBoard) -> None:
+        board.add_many([{"description": "x", "paths": [f"src/{i % 7}/{i}"]} for i in range(150)])
+        board.add("free", id="free", priority=-1)
+        board.lock(["src"], BEN)
+        assert take(board, ANN).id == "free"
+
+    @pytest.mark.parametrize("ending", ["complete", "fail", "release", "cancel", "block", "expiry"])
+    def test_the_locks_go_when_the_claim_does(self, board: TaskBoard, clock: HandClock, ending: str) -> None:
+        board.add("x", id="t1", paths=["src"])
+        task = take(board, ANN, lease=60)
+        board.lock(["docs"], BEN)
+        if ending == "expiry":
+            clock.advance(60)
+        else:
+            more = {"fail": ["boom"], "block": ["why"]}.get(ending, [])
+            getattr(board, ending)("t1", *more, worker=ANN)
+        assert patterns(board) == ["docs"]
+        board.lock(["src"], BEN)
+        assert task.token is not None
+
+    def test_an_own_lock_on_the_same_path_outlives_the_claim(self, board: TaskBoard) -> None:
+        board.add("x", id="t1", paths=["src"])
+        board.lock(["src"], ANN)
+        take(board, ANN).complete()
+        assert patterns(board) == ["src"]
+
+    def test_renewing_a_claim_renews_its_locks(self, board: TaskBoard, clock: HandClock) -> None:
+        board.add("x", id="t1", paths=["src"])
+        take(board, ANN, lease=60)
+        clock.advance(50)
+        board.renew("t1", lease=500)
+        assert board.locks()[0].expires_at == START + 550
+        assert board.locks()[0].lease == 500
+
+    def test_a_claim_that_cannot_lock_changes_nothing(self, board: TaskBoard) -> None:
+        board.add("x", id="t1", paths=["free", "held"])
+        board.lock(["held"], BEN)
+        before = board.get("t1")
+        assert board.claim(ANN) is None
+        assert board.get("t1") == before
+        assert patterns(board) == ["held"]
+
+
+def test_the_locks_on_a_path_can_be_asked_for(board: TaskBoard) -> None:
+    board.lock(["src/**"], ANN)
+    board.lock(["docs"], BEN)
+    assert [lock.pattern for lock in board.locks(["src/a.py"])] == ["src/**"]
+    assert board.locks(["other"]) == []
+    assert len(board.locks(["**"])) == 2
+
+
+@pytest.mark.parametrize("hostile", ["", "../outside", "a/../../b", "a\0b", "a\nb", "\ud800", "x" * 5000])
+def test_a_path_that_leaves_the_repository_or_cannot_be_stored_is_refused(board: TaskBoard, hostile: str) -> None:
+    with pytest.raises(Invalid):
+        board.lock(["fine", hostile], ANN)
+    with pytest.raises(Invalid):
+        board.add("x", paths=[hostile])
+    assert board.locks() == []
+    assert board.status() == []
+
+
+def test_nothing_to_lock_is_refused(board: TaskBoard) -> None:
+    with pytest.raises(Invalid):
+        board.lock([], ANN)
+    with pytest.raises(Invalid):
+        board.lock("src", ANN)  # a string is not a list of paths
+    with pytest.raises(Invalid):
+        board.lock([1], ANN)  # type: ignore[list-item]
+
+
+def test_waiting_for_a_lock_ends_when_it_is_given_back(board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    board.lock(["a"], ANN)
+    waiting = threading.Event()
+    sleep = other._store.wait_change
+
+    def noted(mark: int, timeout: float) -> bool:
+        waiting.set()
+        return sleep(mark, timeout)
+
+    monkeypatch.setattr(other._store, "wait_change", noted)
+    got: list[str] = []
+    thread = threading.Thread(target=lambda: got.extend(x.holder.name for x in other.lock(["a"], BEN, wait=30)))
+    thread.start()
+    assert waiting.wait(10)
+    board.unlock(["a"], ANN)
+    thread.join(10)
+    assert got == ["ben"]
+
+
+def test_waiting_for_a_lock_is_bounded(board: TaskBoard) -> None:
+    board.lock(["a"], ANN)
+    with pytest.raises(Busy):
+        board.lock(["a"], BEN, wait=0.05)
