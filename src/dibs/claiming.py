@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dibs import holds, limits, rules
-from dibs.errors import Invalid
+from dibs.errors import Invalid, NotHolder
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, PENDING, REVIEW, BoardTask, Event, Lock, Worker
-from dibs.worker import is_dead
+from dibs.worker import is_alive, is_dead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -294,6 +294,16 @@ class Claiming(Leases):
         """Give back what expired leases and dead processes hold, or, by name, what a worker that is known to be gone
         left; task ids."""
         if name is not None:
+            with self._store.read() as tx:
+                holders = [t.holder for t in tx.in_progress(name)] + [lock.holder for lock in tx.locks(name=name)]
+            for holder in holders:
+                if holder is not None and is_alive(holder):
+                    raise NotHolder(
+                        f"{name} is not gone: its process {holder.pid} is running; nothing was given back",
+                        hint=f"let it finish, or ask it: dibs tell {name} TEXT",
+                        holder=name,
+                        pid=holder.pid,
+                    )
             return self.release_agent_tasks(name, note=f"recovered: {name} is gone")
         with self._store.write() as tx:
             before = {task.id for task in tx.in_progress()}

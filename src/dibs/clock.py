@@ -20,8 +20,8 @@ _STEADY_ID = getattr(time, "CLOCK_BOOTTIME", None)
 def boot_id() -> str:
     """What tells this boot of this machine from every other; empty where the platform cannot say."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            return file.read().decode("ascii").strip()
     except OSError:
         return ""
 

@@ -51,6 +51,11 @@ def _from_c() -> tuple[Any, Any]:
             value, end = scan(text, start)
         except StopIteration as stop:
             raise ValueError(f"not JSON at character {stop.value}") from None
+        except SystemError:
+            # The scanner wants to raise json's error, and finds that json is not imported.
+            import json
+
+            return json.loads(text)
         if text[end:].strip(" \t\r\n"):
             raise ValueError(f"text after the JSON document at character {end}")
         return value

@@ -259,10 +259,11 @@ def refuse_claim(task: BoardTask, why: Sequence[Reason]) -> NotClaimable:
 def renew(task: BoardTask, now: float, lease: float | None) -> Event:
     task.lease = lease or task.lease or LEASES["agent"]
     task.lease_expires_at = now + task.lease
+    changed: dict[str, Any] = {"lease": task.lease, "lease_expires_at": task.lease_expires_at}
     for step in task.steps:
         if step.status == "in_progress" and task.holder is not None:
             step.expires_at = now + STEP_LEASES[task.holder.kind]
-    changed: dict[str, Any] = {"lease": task.lease, "lease_expires_at": task.lease_expires_at}
+            changed["steps"] = [s.as_dict() for s in task.steps]
     return event("renewed_activity", task.holder or SYSTEM, task, set=changed)
 
 

@@ -58,7 +58,8 @@ def page_json(tasks: Sequence[BoardTask], total: int | None, more: bool) -> dict
 
 
 def reason_json(reason: Reason) -> dict[str, Any]:
-    return readable(reason.as_dict())
+    """Why a task cannot be claimed now."""
+    return dict(readable(reason.as_dict()))
 
 
 def event_json(event: Event) -> dict[str, Any]:

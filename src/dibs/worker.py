@@ -117,19 +117,30 @@ def process_start(pid: int) -> str | None:
 
 def is_dead(worker: Worker, here: str | None = None) -> bool:
     """Is this worker's process provably gone? `here` is `boot()`, for callers that ask often."""
+    return _runs(worker, here) is False
+
+
+def is_alive(worker: Worker) -> bool:
+    """Is this worker's process provably there?"""
+    return _runs(worker, None) is True
+
+
+def _runs(worker: Worker, here: str | None) -> bool | None:
+    """Whether the process is there, or None where nothing can be proved."""
     if worker.pid is None or worker.started is None or not worker.boot:
-        return False
+        return None
     if worker.boot != (here or boot()) or worker.host != host():
-        return False
+        return None
     try:
         os.kill(worker.pid, 0)
     except OSError as error:
-        return error.errno == errno.ESRCH
+        if error.errno == errno.ESRCH:
+            return False
     fields = _stat_fields(str(worker.pid))
     if fields is not None and fields[0] in "ZX":
-        return True
+        return False
     started = fields[19] if fields is not None else process_start(worker.pid)
-    return started is not None and started != worker.started
+    return None if started is None else started == worker.started
 
 
 def _stat_fields(pid: str) -> list[str] | None:

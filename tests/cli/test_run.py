@@ -64,7 +64,7 @@ class Place:
 
     def close(self) -> None:
         for process in self.started:
-            process.kill()
+            process.terminate()
             process.communicate()
         self.board.close()
 
@@ -219,7 +219,7 @@ def test_a_named_task_is_run_and_a_prefix_will_do(place: Place) -> None:
 def test_two_runs_of_one_name_never_share_a_task(place: Place) -> None:
     place.environ["DIBS_SESSION"] = "one-and-the-same"
     place.board.add("x", id="x")
-    first = place.start("run", "--task", "x", "--", "sh", "-c", "echo started; sleep 60")
+    first = place.start("run", "--task", "x", "--", "sh", "-c", "echo started; exec sleep 60")
     assert first_line(first) == "started"
     code, out, err = place.dibs("run", "--task", "x", "--", "echo", "ran twice")
     assert (code, out) == (1, "")
@@ -315,7 +315,7 @@ def test_a_signal_reaches_the_command_and_the_task_is_given_back(place: Place, n
     place.board.add("x", id="x", paths=["src/**"])
     short = number.name.removeprefix("SIG")
     script = f"trap 'echo got {short}; exit 0' {short}; sleep 60 & echo $!; while :; do sleep 0.02; done"
-    process = place.start("run", "--", "sh", "-c", script)
+    process = place.start("run", "--", "sh", "-c", script, program=("-c", SHORT_GRACE))
     helper = int(first_line(process))
     process.send_signal(number)
     out, _ = process.communicate(timeout=PATIENCE)
@@ -323,8 +323,7 @@ def test_a_signal_reaches_the_command_and_the_task_is_given_back(place: Place, n
     assert place.status("x") == "pending"
     assert place.notes("x")[-1] == f"dibs run was stopped by {number.name}"
     assert place.board.locks() == []
-    if number is not signal.SIGINT:  # a shell's background jobs ignore SIGINT; the next test is about those who ignore
-        until(lambda: not is_running(helper), "what the command started has ended too")
+    until(lambda: not is_running(helper), "what the command started has ended too")
 
 
 def test_a_command_that_ignores_the_signal_is_killed_with_all_that_it_started(place: Place) -> None:
@@ -422,7 +421,7 @@ def test_an_interactive_command_has_the_terminal(place: Place) -> None:
 
 def test_ctrl_c_ends_the_command_and_the_task_is_given_back(place: Place) -> None:
     place.board.add("x", id="x")
-    terminal = at_a_terminal(place, "sh", "-c", "echo started; sleep 60")
+    terminal = at_a_terminal(place, "sh", "-c", "echo started; exec sleep 60")
     terminal.expect_exact("started")
     terminal.sendintr()
     terminal.expect(pexpect.EOF)

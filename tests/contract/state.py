@@ -18,11 +18,11 @@ def differences(board: TaskBoard, state: State) -> list[str]:
     Locks that have run out bind nobody, and stores drop them when they please: only live ones are compared.
     """
     found = []
-    ids = [row["id"] for row in board.status()]
-    if sorted(ids) != sorted(state.tasks):
-        found.append(f"tasks: board {sorted(ids)}, replay {sorted(state.tasks)}")
-    for task_id in ids:
-        real, replayed = fields(board.get(task_id)), fields(state.tasks[task_id])
+    tasks = {task.id: task for task in board.tasks(limit=100_000)[0]}
+    if sorted(tasks) != sorted(state.tasks):
+        found.append(f"tasks: board {sorted(tasks)}, replay {sorted(state.tasks)}")
+    for task_id in tasks.keys() & state.tasks.keys():
+        real, replayed = fields(tasks[task_id]), fields(state.tasks[task_id])
         found += [
             f"{task_id}.{name}: board {real[name]!r}, replay {replayed[name]!r}" for name in real if real[name] != replayed[name]
         ]

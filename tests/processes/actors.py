@@ -147,7 +147,7 @@ def hold(url: str, name: str, folder: str, seed: str, rounds: str) -> None:
 
 
 def files_under(pattern: str) -> list[str]:
-    """Which files of a small world a pattern covers, spelt out by hand: an oracle that shares no code with `dibs.paths`."""
+    """Which files of a small world a pattern covers, spelt out by hand: an oracle without any code of `dibs.paths`."""
     return {
         "src/**": ["src/a/x.py", "src/a/y.py", "src/b/y.py", "src/b/z.py"],
         "src/a/**": ["src/a/x.py", "src/a/y.py"],
@@ -163,8 +163,10 @@ def files_under(pattern: str) -> list[str]:
 # -- being killed and being stopped
 
 
-def toil(board: TaskBoard, name: str, rng: random.Random, to: int) -> None:
+def toil(url: str, durability: str, name: str, seed: int, to: int) -> None:
     """Work without end; each acknowledgement is the events that the call must have left: action, task, token."""
+    board = TaskBoard.open(url, durability=durability)
+    rng = random.Random(seed)
 
     def acknowledge(*events: tuple[str, str | None, int | None]) -> None:
         say(dumps(events), to)
@@ -216,8 +218,8 @@ def toil(board: TaskBoard, name: str, rng: random.Random, to: int) -> None:
 def killing(url: str, seed: str, seconds: str, size: str) -> None:
     """Keep some workers going and kill one at a time, now and then stopping it first. Says what each had acknowledged.
 
-    The workers are forked from this process, which never opens the board: that is quicker than starting interpreters, so more of
-    them die. Half of them run with full durability, so that some die in a sync, half without, so that some die in SQLite.
+    The workers are forked from this process, which never opens the board: that is quicker than starting interpreters,
+    so more of them die. Half of them are durable, so that some die in a sync; half not, so that some die in SQLite.
     """
     rng = random.Random(int(seed))
     living: dict[int, tuple[str, int]] = {}
@@ -230,7 +232,7 @@ def killing(url: str, seed: str, seconds: str, size: str) -> None:
             source, sink = os.pipe()
             pid = os.fork()
             if pid == 0:
-                with_no_way_back(lambda: toil(TaskBoard.open(url, durability=durability), name, random.Random(own), sink))
+                with_no_way_back(toil, url, durability, name, own, sink)
             os.close(sink)
             os.set_blocking(source, False)
             living[pid] = (name, source)
@@ -259,10 +261,10 @@ def kill(pid: int, name: str, source: int) -> None:
     say(f"{'killed' if killed else 'failed'} {name} [{','.join(heard.decode().split())}]")
 
 
-def with_no_way_back(work: Callable[[], Any]) -> None:
+def with_no_way_back(work: Callable[..., Any], *args: object) -> None:
     """The life of a forked child: it must never return into its parent's code."""
     try:
-        work()
+        work(*args)
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         os._exit(1)
@@ -390,11 +392,15 @@ def forked_bystander(url: str) -> None:
     board.counts()
     child = os.fork()
     if not child:
-        with_no_way_back(lambda: told())
+        with_no_way_back(told)
     with board._store.write() as tx:
         tx.set_mark("parent", 1)
         say(f"inside {child}")
         signal.pause()
+
+
+def add_through(board: TaskBoard, description: str) -> None:
+    say(f"added {board.add(description, worker='child')}")
 
 
 def forked_by_a_thread(url: str, rounds: str) -> None:
@@ -413,7 +419,7 @@ def forked_by_a_thread(url: str, rounds: str) -> None:
     for number in range(int(rounds)):
         child = os.fork()
         if not child:
-            with_no_way_back(lambda: say(f"added {board.add(f'by child {number}', worker='child')}"))
+            with_no_way_back(add_through, board, f"by child {number}")
         end = time.monotonic() + 15
         while os.waitpid(child, os.WNOHANG) == (0, 0):
             if time.monotonic() > end:
@@ -451,23 +457,26 @@ def make(url: str, name: str) -> None:
     say(f"added {board.add(f'by {name}')}")
 
 
-def make_when_told(url: str) -> None:
-    """For strace: says when it begins to create, so that only those system calls are counted."""
+def make_one(url: str) -> None:
     board = TaskBoard.open(url, create=True, worker="maker")
     say(f"added {board.add('first')}")
+
+
+def create(url: str) -> None:
+    TaskBoard.open(url, create=True, worker="maker").close()
 
 
 def creations(folder: str, seed: str, tries: str) -> None:
     """Kill a process somewhere while it creates a board; says how it stands after each: made, or not."""
     rng = random.Random(int(seed))
     started = time.monotonic()
-    TaskBoard.open(f"sqlite:{folder}/whole/board.db", create=True, worker="maker").close()
+    create(f"sqlite:{folder}/whole/board.db")
     usual = time.monotonic() - started
     for number in range(int(tries)):
         url = f"sqlite:{folder}/{number}/board.db"
         child = os.fork()
         if not child:
-            with_no_way_back(lambda: TaskBoard.open(url, create=True, worker="maker").close())
+            with_no_way_back(create, url)
         time.sleep(rng.random() * usual * 1.2)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
@@ -475,10 +484,10 @@ def creations(folder: str, seed: str, tries: str) -> None:
     say("over")
 
 
-def open_only(path: str) -> None:
+def open_only(path: str, create: str = "") -> None:
     """What a command that is given this path says."""
     try:
-        with TaskBoard.open(f"sqlite:{path}") as board:
+        with TaskBoard.open(f"sqlite:{path}", create=bool(create)) as board:
             board.counts()
         say("opened")
     except Exception as error:

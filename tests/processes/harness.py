@@ -1,7 +1,7 @@
 """What the tests with real processes share: starting actors, talking to them, and the oracle for a whole board.
 
-An actor is a process of its own that runs one function of `actors`; it speaks in lines on its standard output and is told things in lines
-on its standard input. A crew is all actors of a test: none survives it.
+An actor is a process of its own that runs one function of `actors`; it speaks in lines on its standard output and is
+told things in lines on its standard input. A crew is all actors of a test: none survives it.
 """
 
 from __future__ import annotations
@@ -158,7 +158,9 @@ class Crew:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for actor in self.actors:
             actor.close()
 

@@ -7,15 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-
-from dibs import TaskBoard
 from tests.processes.actors import files_under
 from tests.processes.harness import PATIENCE, Crew, assert_acyclic, assert_whole, everything, new_seed
 
+from dibs import TaskBoard
 
-def drained(
-    url: str, crew: Crew, tmp_path: Path, processes: int, tasks: int, patience: float = PATIENCE
-) -> None:
+
+def drained(url: str, crew: Crew, tmp_path: Path, processes: int, tasks: int, patience: float = PATIENCE) -> None:
     with TaskBoard.open(url, worker="maker") as board:
         added = set(board.add_many([{"description": f"task {n}", "priority": n % 3} for n in range(tasks)]))
     journals = [tmp_path / f"journal-{n}" for n in range(processes)]

@@ -1,4 +1,5 @@
-"""The command `dibs`: `main` finds the command word, imports that command's module and nothing else, and turns errors into exit codes.
+"""The command `dibs`: `main` finds the command word, imports that command's module and nothing else, and turns errors
+into exit codes.
 
 Exit codes: 0 ok, 1 refused or failed, 2 not understood, 3 nothing to claim (or waited in vain), 130 interrupted.
 A command is `function(ctx: Context, args: Args) -> exit code`; which one, and what it takes, is in `spec`.
@@ -10,7 +11,7 @@ import os
 import sys
 
 from dibs.cli.args import UsageError, find, parse, split
-from dibs.cli.context import Context, wants_json, write
+from dibs.cli.context import Context, OutputLost, wants_json, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ OK, REFUSED, USAGE, NOTHING, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 3, 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command: the process's own command line, or `argv`. The exit code."""
+    """Run one command and return its exit code. Without `argv` it is the process's own, and the process ends here."""
+    if argv is None:
+        import gc
+
+        gc.set_threshold(20_000)  # start-up makes much and drops little
     given = sys.argv[1:] if argv is None else list(argv)
     opened: list[Context] = []
     try:
@@ -32,6 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         for context in opened:
             context.close()
+    if argv is None and "threading" not in sys.modules:
+        # Everything is written and closed; taking the interpreter apart would cost a tenth of the command's time.
+        # Whatever has threads, or atexit handlers that matter, has imported `threading` and ends in the ordinary way.
+        if sys.stderr is not None:
+            sys.stderr.flush()
+        os._exit(code)
     return code
 
 
@@ -44,6 +55,8 @@ def _guarded(argv: list[str], opened: list[Context]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _pipe_closed()
+    except OutputLost as error:
+        return _output_lost(str(error))
     except Exception as error:
         return _refused(error, opened[0].json if opened else _asked_for_json(argv))
 
@@ -55,14 +68,19 @@ def _flushed(code: int) -> int:
     except BrokenPipeError:
         return _pipe_closed()
     except OSError as error:
-        _discard_stdout()
-        write(sys.stderr, f"dibs: the output could not be written ({error.strerror}); what the command did, it did\n")
-        return REFUSED
+        return _output_lost(error.strerror or str(error))
     return code
 
 
+def _output_lost(why: str) -> int:
+    """Not a refusal: the command may have been carried out before its answer was lost."""
+    _discard_stdout()
+    write(sys.stderr, f"dibs: the output could not be written ({why}); to see what was done: dibs log\n")
+    return REFUSED
+
+
 def _pipe_closed() -> int:
-    """The reader has gone (`dibs list | head -1`): end quietly, with the code that a shell gives a tool that SIGPIPE ended."""
+    """The reader has gone (`dibs list | head -1`): end quietly, with the code of a tool that SIGPIPE ended."""
     _discard_stdout()
     return PIPE_CLOSED
 
@@ -189,7 +207,8 @@ def _as_dibs_error(error: Exception) -> DibsError:
         made.code = "os_error"
         return made
     made = DibsError(
-        f"internal error: {type(error).__name__}: {error}", hint="for the traceback run it again with DIBS_DEBUG=1 in the environment"
+        f"internal error: {type(error).__name__}: {error}",
+        hint="for the traceback run it again with DIBS_DEBUG=1 in the environment",
     )
     made.code = "internal"
     return made

@@ -1,7 +1,7 @@
 """The command line, read by the tables of `dibs.cli.spec`.
 
-`split` finds the command word, `parse` reads what belongs to it. Written by hand because `argparse` costs as much start-up
-time as everything else that a claim does. Global options may stand before or after the command word.
+`split` finds the command word, `parse` reads what belongs to it. Written by hand because `argparse` alone costs as
+much start-up time as a bare interpreter. Global options may stand before or after the command word.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dibs.cli.spec import COMMANDS, GLOBALS, OPTION_GUESSES
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
+    from typing import Any, NoReturn
 
     from dibs.cli.spec import Command, Option
 
@@ -105,7 +105,7 @@ def _place(command: Command, given: list[str], args: Args) -> None:
                 raise UsageError(f"{command[0]}: unexpected {given[0]!r}", text, command)
         elif how in ("some", "many", "rest"):
             if not given and how != "many":
-                raise UsageError(f"{command[0]}: {name.upper()} is missing ({text})", command=command)
+                raise UsageError(f"{command[0]}: {_named(name, text)} is missing", command=command)
             setattr(args, attribute(name), given)
             given = []
         elif given:
@@ -113,9 +113,13 @@ def _place(command: Command, given: list[str], args: Args) -> None:
         elif how == "optional":
             setattr(args, attribute(name), None)
         else:
-            raise UsageError(f"{command[0]}: {name.upper()} is missing ({text})", command=command)
+            raise UsageError(f"{command[0]}: {_named(name, text)} is missing", command=command)
     if given:
         raise UsageError(f"{command[0]}: unexpected {given[0]!r}", "put a text with blanks into quotes", command)
+
+
+def _named(name: str, text: str) -> str:
+    return text.partition(":")[0] if name == "words" else f"{name.upper()} ({text})"
 
 
 def attribute(name: str) -> str:
@@ -182,7 +186,7 @@ class _Reader:
                         return option
         return None
 
-    def _unknown(self, name: str) -> Any:
+    def _unknown(self, name: str) -> NoReturn:
         from dibs.cli.guessing import closest
 
         known = [option[0] for option in self.options]

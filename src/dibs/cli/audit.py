@@ -1,4 +1,4 @@
-"""Is the board what its changelog says? For `dibs doctor` and `dibs demo`, which both have to show it rather than claim it.
+"""Is the board what its changelog says? For `dibs doctor` and `dibs demo`, which have to show it rather than claim it.
 
 Everything is read in one transaction, so a busy board is compared with its own changelog and not with a later one.
 """
@@ -64,9 +64,11 @@ def _tasks(tx: Tx, state: State) -> Iterator[str]:
 
 
 def _locks(tx: Tx, state: State) -> Iterator[str]:
-    held = {(lock.pattern, lock.token): lock for lock in tx.locks()}
-    for key in sorted(held.keys() | state.locks.keys()):
-        lock, told = held.get(key), state.locks.get(key)
+    """Only live ones: a lock that has run out binds nobody, and may be dropped whenever it suits."""
+    held = {(lock.pattern, lock.token): lock for lock in tx.locks() if lock.expires_at > tx.now}
+    logged = {key: lock for key, lock in state.locks.items() if lock.expires_at > tx.now}
+    for key in sorted(held.keys() | logged.keys()):
+        lock, told = held.get(key), logged.get(key)
         if lock is None or told is None:
             where = "in the changelog and not on the board" if lock is None else "on the board and not in the changelog"
             yield f"the lock on {key[0]} (token {key[1]}) is {where}"

@@ -78,16 +78,18 @@ class Child:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], stdout: int | None = None) -> None:
         """Start the command; `OSError` if it cannot be started. `stdout` is a descriptor to use in place of ours."""
         self._terminal = _open_terminal()
-        share = self._terminal is not None and os.isatty(0) and os.isatty(1) and self._is_ours()
-        how: dict[str, Any] = (
-            {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-            if sys.platform == "win32"
-            else {"process_group": 0, "preexec_fn": _before_exec(self._terminal if share else None)}
-        )
+        share = os.isatty(0) and os.isatty(1) and self._is_ours()
+        how: dict[str, Any]
+        if sys.platform == "win32":
+            how = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        else:
+            how = {"process_group": 0, "preexec_fn": _before_exec(self._terminal if share else None)}
         try:
             self._process = subprocess.Popen(command, env=dict(environ), stdout=stdout, **how)
         except BaseException:
-            self._take_terminal()
+            if share and self._terminal is not None:
+                _set_foreground(self._terminal, os.getpgrp())
+            self.close()
             raise
 
     @property
@@ -176,9 +178,9 @@ class Child:
         if self._terminal is None:
             return
         try:
-            theirs = os.tcgetpgrp(self._terminal) == self.pid if hasattr(self, "_process") else not self._is_ours()
+            theirs = os.tcgetpgrp(self._terminal) == self.pid
         except OSError:
-            return
+            return  # the terminal has gone
         if theirs:
             _set_foreground(self._terminal, os.getpgrp())
 

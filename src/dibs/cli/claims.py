@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
-from dibs.errors import NotFound
+from dibs.errors import AmbiguousId, NotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,14 +20,13 @@ SHORTEST_ABBREVIATION = 3
 
 def claim(ctx: Context, args: Args) -> int:
     board, worker = ctx.board, ctx.worker
-    more = {"lease": args.lease, "request_key": args.key, "wait": args.wait or 0}
     if args.id is not None:
         if args.count is not None:
             raise UsageError("claim: give an ID or --count, not both")
-        task = ctx.by_id(args.id, lambda task_id: board.claim(worker, task_id, **more))
-        taken = [] if task is None else [task]
+        taken = [ctx.by_id(args.id, lambda task_id: _claim_named(ctx, task_id, args))]
     else:
-        taken = board.claim(worker, n=1 if args.count is None else args.count, **more)
+        count = 1 if args.count is None else args.count
+        taken = board.claim(worker, n=count, lease=args.lease, request_key=args.key, wait=args.wait or 0)
     if not taken:
         return _nothing(ctx)
     if ctx.json:
@@ -41,8 +40,39 @@ def claim(ctx: Context, args: Args) -> int:
 
         for line in render.tasks(taken, ctx.width, ctx.color):
             ctx.say(line)
-        ctx.say(f"claimed {len(taken)}; each in full: dibs show ID; when finished: dibs done ID 'what you did'")
+        ctx.say(f"claimed {len(taken)}; in full: dibs show ID; when finished: dibs done ID 'what you did'")
     return 0
+
+
+def _claim_named(ctx: Context, task_id: str, args: Args) -> BoardTask:
+    """Claim this task; with --wait, try again until it is free, unless time alone will not make it so."""
+    from dibs.errors import NotClaimable
+
+    end: float | None = None
+    while True:
+        try:
+            task = ctx.board.claim(ctx.worker, task_id, lease=args.lease, request_key=args.key)
+        except NotClaimable as error:
+            import time
+
+            now = time.monotonic()
+            end = now + (args.wait or 0) if end is None else end
+            reasons = error.fields.get("reasons")
+            codes = [reason["code"] for reason in reasons] if isinstance(reasons, list) else []
+            if now >= end or not all(code in ("held", "dependency", "blocker", "path") for code in codes):
+                raise
+            _until_something_happens(ctx, min(end - now, 1.0))
+        else:
+            assert task is not None
+            return task
+
+
+def _until_something_happens(ctx: Context, timeout: float) -> None:
+    from dibs.cli.talk import recent
+
+    last = recent(ctx.board, 1)
+    for _ in ctx.board.changelog(last[-1].seq if last else 0, follow=True, timeout=timeout):
+        return
 
 
 def _show_claimed(ctx: Context, task: BoardTask) -> None:
@@ -56,12 +86,17 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
     if task.steps:
         lines += ["steps, in this order:"]
         for step in task.steps:
-            lines += wrap(f"{step.id} {step.title}" + ("" if step.status == "pending" else f" ({step.status})"), ctx.width)
+            lines += wrap(
+                f"{step.id} {step.title}" + ("" if step.status == "pending" else f" ({step.status})"), ctx.width
+            )
     if task.paths:
         lines += wrap("locked for you: " + ", ".join(safe(path) for path in task.paths), ctx.width, "")
-    lines.append(f"token {task.token}, yours for {span(task.lease or 0)}; every dibs command of yours renews that")
-    lines.append(f"when finished: dibs done {task.id} 'what you did'")
-    lines.append(f"if you can't:  dibs release {task.id}, or dibs block {task.id} 'why'")
+    for hint in (
+        f"token {task.token}, yours for {span(task.lease or 0)}; every dibs command of yours renews that",
+        f"when finished: dibs done {task.id} 'what you did'",
+        f"if you can't:  dibs release {task.id}, or dibs block {task.id} 'why'",
+    ):
+        lines += wrap(hint, ctx.width, "")
     for line in lines:
         ctx.say(line)
 
@@ -82,7 +117,9 @@ def _nothing(ctx: Context) -> int:
             f"{review:,} in review" if review else "",
         ]
         message = ", ".join(part for part in parts if part)
-        hint = "wait for something: dibs wait --timeout 10m; what stands in the way: dibs list, dibs show ID"
+        hint = "wait for work: dibs wait --timeout 10m; what stands in the way: dibs list"
+        if held := ctx.board.held_by(ctx.worker):
+            hint = f"{ctx.worker.name} holds {_named(held)}: go on with that, or finish it: dibs done {held[0].id}"
     if ctx.json:
         ctx.emit({"claimed": False, "message": f"nothing to claim: {message}", "hint": hint})
     else:
@@ -106,7 +143,10 @@ def renew(ctx: Context, args: Args) -> int:
         if args.token is not None and len(held) > 1:
             raise UsageError("renew: --token needs the ID", f"you hold {_named(held)}")
         tasks = [
-            board.renew(task.id, worker=worker, token=task.token if args.token is None else args.token, lease=args.lease) for task in held
+            board.renew(
+                task.id, worker=worker, token=task.token if args.token is None else args.token, lease=args.lease
+            )
+            for task in held
         ]
     if ctx.json:
         from dibs.wire import task_json
@@ -133,12 +173,16 @@ def release(ctx: Context, args: Args) -> int:
             from dibs.cli.render import number, safe, wrap
 
             named = f": {', '.join(ids)}" if ids else ""
-            for line in wrap(f"released {number(len(ids), 'task')} and all locks of {safe(worker.name)}{named}", ctx.width, ""):
+            for line in wrap(
+                f"released {number(len(ids), 'task')} and all locks of {safe(worker.name)}{named}", ctx.width, ""
+            ):
                 ctx.say(line)
         return 0
     if args.id is None:
         held = only_held(ctx, "release")
-        task = board.release(held.id, worker=worker, token=held.token if args.token is None else args.token, note=args.note)
+        task = board.release(
+            held.id, worker=worker, token=held.token if args.token is None else args.token, note=args.note
+        )
     else:
         task = ctx.by_id(
             args.id, lambda task_id: board.release(task_id, worker=worker, token=args.token, note=args.note)
@@ -200,7 +244,12 @@ def _ended(ctx: Context, task: BoardTask, what: str) -> int:
 
     ctx.say(cut(f"{what} {task.id}: {one_line(task.description)}", ctx.width))
     if what == "released" and task.status == "failed":
-        ctx.say(cut(f"  it was given back more than {task.max_attempts} times and has failed: dibs show {task.id}", ctx.width))
+        ctx.say(
+            cut(
+                f"  it was given back more than {task.max_attempts} times and has failed: dibs show {task.id}",
+                ctx.width,
+            )
+        )
     elif what == "failed":
         ctx.say(cut(f"  to put it back: dibs retry {task.id}", ctx.width))
     elif what == "handed in for review":
@@ -232,7 +281,11 @@ def only_held(ctx: Context, verb: str) -> BoardTask:
     if not held:
         raise _holds_nothing(ctx)
     if len(held) > 1:
-        raise UsageError(f"{verb}: which one? {ctx.worker.name} holds {_named(held)}", f"dibs {verb} {held[0].id}")
+        raise AmbiguousId(
+            f"{ctx.worker.name} holds {len(held)} tasks: {_named(held)}",
+            hint=f"say which one: dibs {verb} {held[0].id}",
+            candidates=[task.id for task in held],
+        )
     return held[0]
 
 
@@ -246,7 +299,7 @@ def _holds_nothing(ctx: Context) -> NotFound:
     if others:
         named = ", ".join(task.id for task in others) + (", …" if total > len(others) else "")
         return NotFound(
-            f"this session of {worker.name} holds no task; another session of that name, or an expired claim, has {named}",
+            f"this session of {worker.name} holds no task; another session, or an expired claim, has {named}",
             hint="take one with: dibs claim; sessions are told apart by DIBS_SESSION or what your client sets",
             worker=worker.name,
         )
@@ -260,10 +313,10 @@ def _on_task(
     text: str | None,
     act: Callable[[str, int | None, str | None], BoardTask],
 ) -> BoardTask:
-    """Read `[ID] [TEXT...]` and act on that task, as `dibs done --help` describes. `text` is the text if an option gave it.
+    """Read `[ID] [TEXT...]` and act on that task, as `dibs done --help` describes; `text` is what an option gave.
 
-    No text may end the wrong task: a first word that is no id, but looks like one, or comes from a worker that holds none or
-    several, is refused.
+    No text may end the wrong task: a first word that is no id, but looks like one, or comes from a worker that holds
+    none or several, is refused.
     """
     words, token = args.words, args.token
 

@@ -1,7 +1,8 @@
 """What every command is given besides its arguments: the board, the worker, and where output goes.
 
-`board` and `worker` are made when first asked for. Commands name the worker in every verb (`worker=ctx.worker`): the board itself
-is opened without one. Results go to stdout (`emit` under --json, `say` otherwise), everything else to stderr (`note`).
+`board` and `worker` are made when first asked for. Commands name the worker in every verb (`worker=ctx.worker`): the
+board itself is opened without one. Results go to stdout (`emit` under --json, `say` otherwise), everything else to
+stderr (`note`).
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ class Context:
     def color(self) -> bool:
         if self._color is None:
             self._color = (
-                not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and bool(sys.stdout) and sys.stdout.isatty()
+                not os.environ.get("NO_COLOR")
+                and os.environ.get("TERM") != "dumb"
+                and bool(sys.stdout)
+                and sys.stdout.isatty()
             )
         return self._color
 
@@ -125,14 +129,23 @@ class Context:
         write(sys.stderr, text + "\n")
 
 
+class OutputLost(Exception):
+    """What was to be printed could not be: a full disk behind stdout, for example."""
+
+
 def write(stream: TextIO | None, text: str) -> None:
     if stream is None:  # started with the descriptor closed
         return
     try:
-        stream.write(text)
-    except UnicodeEncodeError:
-        encoding = stream.encoding or "ascii"
-        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        try:
+            stream.write(text)
+        except UnicodeEncodeError:
+            encoding = stream.encoding or "ascii"
+            stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputLost(error.strerror or str(error)) from error
 
 
 def wants_json() -> bool:

@@ -115,7 +115,9 @@ def step(ctx: Context, args: Args) -> int:
         from dibs.cli.guessing import closest
 
         near = closest(verb, STEP_VERBS)
-        raise UsageError(f"step: no verb {verb!r:.60}", f"did you mean {near}?" if near else "one of: " + ", ".join(STEP_VERBS))
+        raise UsageError(
+            f"step: no verb {verb!r:.60}", f"did you mean {near}?" if near else "one of: " + ", ".join(STEP_VERBS)
+        )
     if given is None:
         from dibs.cli.claims import only_held
 

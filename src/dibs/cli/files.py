@@ -21,13 +21,14 @@ def lock(ctx: Context, args: Args) -> int:
 
         ctx.emit({"locks": [lock_json(lock) for lock in granted]})
         return 0
-    from dibs.cli.render import cut, safe
+    from dibs.cli.render import cells, cut, safe
     from dibs.times import span
 
     for held in granted:
         how = " with others" if held.shared else ""
         ctx.say(cut(f"locked {safe(held.pattern)}{how} for {span(held.lease)}", ctx.width))
-    ctx.say("  give back: dibs unlock " + (cut(safe(granted[0].pattern), ctx.width - 24) if len(granted) == 1 else "--all"))
+    alone = granted[0].pattern if len(granted) == 1 else ""
+    ctx.say("  give back: dibs unlock " + (f"'{alone}'" if alone.isprintable() and 0 < cells(alone) < 50 else "--all"))
     return 0
 
 

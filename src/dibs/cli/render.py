@@ -1,7 +1,7 @@
 """Text for people: made safe, cut to the screen, aligned, coloured. Knows nothing of boards.
 
-Everything that came from outside (descriptions, names, paths, results) passes through `safe` or `one_line`, so that no task can
-move the cursor, change colours, reverse the reading direction or fake a line of dibs' own output.
+Everything that came from outside (descriptions, names, paths, results) passes through `safe` or `one_line`, so that no
+task can move the cursor, change colours, reverse the reading direction or fake a line of dibs' own output.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def table(
     right: Sequence[int] = (),
     color: bool = False,
 ) -> list[str]:
-    """Aligned lines under a header. Cells are safe text, or (text, colour); the last column takes what is left of the width.
+    """Aligned lines under a header. Cells are safe text, or (text, colour); the last column takes what is left.
 
     `caps` are the most that each other column may have; columns without any content are left out.
     """

@@ -1,4 +1,4 @@
-"""`dibs run`: claim a task, run a command for it, keep the lease while the command lives, end the claim by its exit code.
+"""`dibs run`: claim a task, run a command for it, keep the lease while it lives, end the claim by its exit code.
 
 The worker is this very process, in a session of its own: two runs never share a claim, even under one name and from
 one terminal. If it dies without a word (SIGKILL) the next claimant gets the task at once. The command finds the task
@@ -109,7 +109,7 @@ def _claim_named(ctx: Context, own: Worker, task_id: str, lease: float | None, w
 
 
 def _claim_untried(board: TaskBoard, own: Worker, lease: float | None, tried: list[str]) -> BoardTask | None:
-    """The best task that this run has not given back already: otherwise a command that fails would get the same one for ever."""
+    """The best task that this run has not given back already; a command that fails would get the same one for ever."""
     board.recover()
     for task in board.ready(own, len(tried) + 20):
         if task.id not in tried:
@@ -174,7 +174,9 @@ class _Run:
             environ["DIBS_TASK_JSON"] = document
         else:
             environ.pop("DIBS_TASK_JSON", None)
-            self.ctx.note(f"dibs: the task is too long for DIBS_TASK_JSON; the command can run: dibs show {task.id} --json")
+            self.ctx.note(
+                f"dibs: the task is too long for DIBS_TASK_JSON; the command can run: dibs show {task.id} --json"
+            )
         return environ
 
     def _wait(self, child: Child, keeper: _Keeper, signals: Signals) -> int:

@@ -23,7 +23,7 @@ def init(ctx: Context, args: Args) -> int:
         created = True
     try:
         if created:
-            _keep_out_of_git(board.url)
+            keep_out_of_git(board.url)
         if ctx.json:
             ctx.emit({"board": board.url, "created": created})
             return 0
@@ -39,7 +39,7 @@ def init(ctx: Context, args: Args) -> int:
             board.close()
 
 
-def _keep_out_of_git(url: str) -> None:
+def keep_out_of_git(url: str) -> None:
     """A board is state, not source: its folder ignores itself, and nothing outside it is touched."""
     folder = os.path.dirname(url.removeprefix("sqlite:"))
     if url.startswith("sqlite:") and os.path.basename(folder) == ".dibs":

@@ -1,10 +1,11 @@
 """Every command of `dibs`, as constants: what it is called, what it takes, what its help says. No code.
 
 All tables are nested tuples of strings, so that Python loads them from the .pyc as one constant. A command is
-(name, module of dibs.cli, function, summary, parameters, options, examples, more help). A parameter is (name, how, help),
-where `how` is `one`, `optional`, `some` (one or more), `many` (none or more), `rest` (one or more, taken verbatim from
-the first on, options included) or `surplus` (refused, with its help as the hint). An option is (long, short, metavar,
-type, repeatable, help), where type is `flag`, `text`, `int`, `seconds`, or the choices joined by `|`.
+(name, module of dibs.cli, function, summary, parameters, options, examples, more help). A parameter is
+(name, how, help), where `how` is `one`, `optional`, `some` (one or more), `many` (none or more), `rest` (one or more,
+taken verbatim from the first on, options included) or `surplus` (refused, with its help as the hint). The help of a
+parameter called `words` begins with how it is written in the usage line, up to a colon. An option is (long, short,
+metavar, type, repeatable, help), where type is `flag`, `text`, `int`, `seconds`, or the choices joined by `|`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,22 @@ if TYPE_CHECKING:
     Command = tuple[str, str, str, str, tuple[Param, ...], tuple[Option, ...], tuple[str, ...], str]
 
 GLOBALS: tuple[Option, ...] = (
-    ("--board", "", "URL", "text", False, "which board: sqlite:PATH or a path (else DIBS_BOARD, else the one found upward)"),
-    ("--as", "", "NAME", "text", False, "act as this worker, an agent (else DIBS_AGENT, else your login name, a human)"),
+    (
+        "--board",
+        "",
+        "URL",
+        "text",
+        False,
+        "which board: sqlite:PATH or a path (else DIBS_BOARD, else the one found upward)",
+    ),
+    (
+        "--as",
+        "",
+        "NAME",
+        "text",
+        False,
+        "act as this worker, an agent (else DIBS_AGENT, else your login name, a human)",
+    ),
     ("--human", "", "", "flag", False, "the worker is a human"),
     ("--json", "", "", "flag", False, "one JSON document on stdout, errors as JSON on stderr (or DIBS_JSON=1)"),
     ("--no-color", "", "", "flag", False, "no colours (or NO_COLOR=1)"),
@@ -31,8 +46,8 @@ COMMANDS: tuple[Command, ...] = (
         (),
         (),
         ("dibs init", "dibs init --board sqlite:/srv/team/board.db"),
-        "The board lives in .dibs/ at the root of the main worktree; all worktrees share it. Where there is one already, "
-        "nothing changes.",
+        "The board lives in .dibs/ at the root of the main worktree; all worktrees share it. Where there is one "
+        "already, nothing changes.",
     ),
     (
         "add", "tasks", "add", "add a task, or thousands from a file",
@@ -48,13 +63,16 @@ COMMANDS: tuple[Command, ...] = (
             ("--review", "", "", "flag", False, "when done, somebody else has to accept it"),
             ("--max-attempts", "", "N", "int", False, "given back more often than this, it fails"),
             ("--id", "", "ID", "text", False, "use this id instead of a random one"),
-            ("--key", "", "KEY", "text", False, "request key: the same call again adds nothing and gives the same id"),
-            ("--file", "", "FILE", "text", False, "add every task of a JSON-lines or JSON-array file (- is stdin), all or none"),
+            ("--key", "", "KEY", "text", False,
+             "request key: the same call again adds nothing and gives the same id"),
+            ("--file", "", "FILE", "text", False,
+             "add every task of a JSON-lines or JSON-array file (- is stdin), all or none"),
         ),
         ("dibs add Write the login page -p 5 --path 'src/login/**'", "dibs add Test the login page --needs 3f2a9c01",
          "dibs add --file tasks.jsonl"),
-        "In a file each line is a JSON string or an object with description and any of id, depends_on, priority, paths, labels, "
-        "steps, parent, reserved, review, max_attempts. Tasks of one file may depend on each other by the ids that they bring.",
+        "In a file each line is a JSON string or an object with description and any of id, depends_on, priority, "
+        "paths, labels, steps, parent, reserved, review, max_attempts. Tasks of one file may depend on each other "
+        "by the ids that they bring.",
     ),
     (
         "list", "tasks", "list_tasks", "what is on the board (open tasks unless asked otherwise)",
@@ -96,7 +114,8 @@ COMMANDS: tuple[Command, ...] = (
         (("id", "optional", "the task (default: the best that you may take)"),),
         (
             ("--count", "-n", "N", "int", False, "take up to N tasks"),
-            ("--lease", "", "TIME", "seconds", False, "how long it is yours without a sign of life (default 1h; humans 8h)"),
+            ("--lease", "", "TIME", "seconds", False,
+             "how long it is yours without a sign of life (default 1h; humans 8h)"),
             ("--wait", "", "TIME", "seconds", False, "if there is nothing, wait this long for something"),
             ("--key", "", "KEY", "text", False, "request key: the same call again gives the same claim"),
         ),
@@ -133,9 +152,9 @@ COMMANDS: tuple[Command, ...] = (
             ("--next", "", "", "flag", False, "and claim the next task in the same step"),
         ),
         ("dibs done 3f2a 'login page, with tests'", "dibs done --result 'login page' --next"),
-        "The first word is the task if it is an id on the board or the beginning of exactly one (of 3 characters or more, when "
-        "more words follow). If it is not, and you hold exactly one task, all words are the result. To be sure, give the id, "
-        "or use --result.",
+        "The first word is the task if it is an id on the board or the beginning of exactly one (of 3 characters "
+        "or more, when more words follow). If it is not, and you hold exactly one task, all words are the result. "
+        "To be sure, give the id, or use --result.",
     ),
     (
         "fail", "claims", "fail", "end a task as failed, with the reason",
@@ -174,7 +193,8 @@ COMMANDS: tuple[Command, ...] = (
         (("id", "one", "the task"), ("reason", "some", "what it waits for")),
         (),
         ("dibs block 3f2a 'waits for the API key'",),
-        "A claimed task goes back to pending. If it waits for another task, say so instead: dibs dep ID --needs OTHER.",
+        "A claimed task goes back to pending. If it waits for another task, say so instead: dibs dep ID --needs "
+        "OTHER.",
     ),
     (
         "unblock", "decisions", "unblock", "resolve what a task was blocked by",
@@ -212,11 +232,11 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "step", "decisions", "step", "the ordered steps of a task: add, start, done, skip",
-        (("words", "many", "[ID] [add|start|done|skip] [STEP] [TEXT...]: the task, the verb, which step, title or note"),),
+        (("words", "many", "[ID] [add|start|done|skip] [STEP] [TEXT...]: task, verb, which step, title or note"),),
         (("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),),
         ("dibs step 3f2a add Write the tests", "dibs step done", "dibs step 3f2a done s2 'all green'"),
-        "Without ID: the only task that you hold. Without a verb: lists the steps. Without STEP: the next one. Steps are done in "
-        "order.",
+        "Without ID: the only task that you hold. Without a verb: lists the steps. Without STEP: the next one. "
+        "Steps are done in order.",
     ),
     (
         "lock", "files", "lock", "hold files, folders or globs: all of them or none",
@@ -250,12 +270,13 @@ COMMANDS: tuple[Command, ...] = (
             ("--follow", "-f", "", "flag", False, "go on as things happen"),
             ("--task", "", "ID", "text", False, "only this task"),
             ("--after", "", "SEQ", "int", False, "only entries after this number"),
-            ("--limit", "-n", "N", "int", False, "the last N (with --after: the first N; default 50, with --json all)"),
+            ("--limit", "-n", "N", "int", False,
+             "the last N (with --after: the first N; default 50, with --json all)"),
             ("--all", "-a", "", "flag", False, "no limit"),
         ),
         ("dibs log --follow", "dibs log --task 3f2a --all", "dibs log --json --after 120"),
-        "With --json one object a line: timestamp, worker, worker_type, action, activity_id (the task), task_id (the step), "
-        "details, seq, data.",
+        "With --json one object a line: timestamp, worker, worker_type, action, activity_id (the task), task_id "
+        "(the step), details, seq, data.",
     ),
     (
         "tell", "talk", "tell", "send a message to a worker, or to everybody",
@@ -285,24 +306,27 @@ COMMANDS: tuple[Command, ...] = (
             ("--keep-going", "-k", "", "flag", False, "go on with the next task until nothing is left"),
         ),
         ("dibs run -- make test", "dibs run --task 3f2a -- ./agent.sh", "dibs run -k --wait 5m -- sh -c './agent \"$DIBS_TASK\"'"),
-        "The command finds DIBS_TASK_ID, DIBS_TASK (the description), DIBS_TASK_JSON and DIBS_TOKEN in its environment, and DIBS_BOARD, "
-        "DIBS_AGENT, DIBS_KIND and DIBS_SESSION, so that dibs inside it acts as the same worker. Exit code 0 completes the task, any other "
-        "releases it and is the exit code of run. A task that the command itself has ended stays as it is. If the task is lost or cancelled "
-        "meanwhile, the command is stopped. Nothing to claim: exit code 3. With --json the command's stdout goes to stderr.",
+        "The command finds DIBS_TASK_ID, DIBS_TASK (the description), DIBS_TASK_JSON and DIBS_TOKEN in its "
+        "environment, and DIBS_BOARD, DIBS_AGENT, DIBS_KIND and DIBS_SESSION, so that dibs inside it acts as the "
+        "same worker. Exit code 0 completes the task, any other releases it and is the exit code of run. A task "
+        "that the command itself has ended stays as it is. If the task is lost or cancelled meanwhile, the "
+        "command is stopped. Nothing to claim: exit code 3. With --json the command's stdout goes to stderr.",
     ),
     (
         "recover", "upkeep", "recover", "give back what dead or expired workers held",
         (),
         (("--worker", "", "NAME", "text", False, "give back everything of this worker, which you know to be gone"),),
         ("dibs recover", "dibs recover --worker worker-3"),
-        "Claims do this by themselves; recover only makes it happen now. A worker whose process is alive keeps what it has.",
+        "Claims do this by themselves; recover only makes it happen now. A worker whose process is alive keeps "
+        "what it has.",
     ),
     (
         "export", "upkeep", "export", "write the whole board, history included, as JSON lines",
         (("file", "optional", "where to (default: stdout)"),),
         (("--force", "-f", "", "flag", False, "replace the file if it exists"),),
         ("dibs export board.jsonl", "dibs export | gzip > board.jsonl.gz"),
-        "The file appears whole or not at all. dibs import restores it: tasks, claims, locks, messages and changelog, to the last digit.",
+        "The file appears whole or not at all. dibs import restores it: tasks, claims, locks, messages and "
+        "changelog, to the last digit.",
     ),
     (
         "import", "upkeep", "import_", "fill a new board from an export",
@@ -312,11 +336,11 @@ COMMANDS: tuple[Command, ...] = (
         "Makes the board if there is none yet. Only into a board that has no tasks yet; all or nothing.",
     ),
     (
-        "doctor", "upkeep", "doctor", "check the board and this installation",
+        "doctor", "doctor", "doctor", "check the board and this installation",
         (),
         (("--deep", "", "", "flag", False, "check every index entry, and replay a changelog of any length"),),
         ("dibs doctor", "dibs doctor --deep --json"),
-        "Changes nothing. Exit code 0 when all is well, 1 when something was found; every finding says what to do.",
+        "Gives nothing back and repairs nothing. Exit code 0 when all is well, 1 when something was found; every finding says what to do.",
     ),
     (
         "demo", "demo", "demo", "watch workers drain a board while one is killed",
@@ -408,7 +432,7 @@ HINTS: tuple[tuple[str, str], ...] = (
     ("note", "dibs tell --all TEXT, dibs done ID RESULT"),
     ("comment", "dibs tell --all TEXT, dibs done ID RESULT"),
 )
-"""Words that could mean several things, or something that dibs does differently: they are answered with "did you mean"."""
+"""Words that could mean several things, or something that dibs does differently: answered with "did you mean"."""
 
 OPTION_GUESSES: tuple[tuple[str, str], ...] = (
     ("--depends-on", "--needs"),

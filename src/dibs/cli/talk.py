@@ -73,7 +73,7 @@ def _print(ctx: Context, events: Iterable[Event]) -> None:
         return
     import time
 
-    from dibs.cli.render import DIM, cells, cut, one_line, paint, safe
+    from dibs.cli.render import DIM, cut, one_line, pad, paint, safe
 
     for event in events:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(event.time))
@@ -81,9 +81,9 @@ def _print(ctx: Context, events: Iterable[Event]) -> None:
         if event.task_id:
             what += f" {event.task_id}" + (f" {event.step_id}" if event.step_id else "")
         details = f": {one_line(event.details)}" if event.details else ""
-        text = cut(f"{event.seq:>6}  {when}  {cut(safe(event.worker), 20)}  {what}{details}", ctx.width)
-        start = 8 + len(when)
-        ctx.say(paint(text[:start], DIM, ctx.color) + text[start:] if cells(text) > start else text)
+        number = f"{event.seq:>6}  {when}"
+        text = f"  {pad(cut(safe(event.worker), 20), 10)}  {what}{details}"
+        ctx.say(paint(number, DIM, ctx.color) + cut(text, ctx.width - len(number)))
 
 
 def tell(ctx: Context, args: Args) -> int:
@@ -110,11 +110,13 @@ def inbox(ctx: Context, args: Args) -> int:
 
         ctx.emit({"messages": [message_json(message) for message in messages]})
     else:
-        from dibs.cli.render import BOLD, clock, paint, safe, wrap
+        from dibs.cli.render import BOLD, clock, cut, paint, safe, wrap
 
         for message in messages:
             to = "" if message.to is not None else " to everybody"
-            ctx.say(f"{paint(safe(message.sender), BOLD, ctx.color)}{to}, {clock(message.time)}:")
+            rest = f"{to}, {clock(message.time)}:"
+            sender = cut(safe(message.sender), ctx.width - len(rest))
+            ctx.say(paint(sender, BOLD, ctx.color) + rest)
             for line in wrap(message.content, ctx.width):
                 ctx.say(line)
         if not messages:

@@ -1,4 +1,4 @@
-"""`dibs add --file`: thousands of tasks from JSON lines, or one JSON array, in one transaction. Errors name the line."""
+"""`dibs add --file`: thousands of tasks from JSON lines or one JSON array, in one transaction. Errors name the line."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.model import BoardTask, Event
+    from dibs.rules import Reason
 
 LIMIT = 50
 NO_LIMIT = 2**31
@@ -206,9 +207,15 @@ def show(ctx: Context, args: Args) -> int:
 
     now = board.now()
     events = recent(board, SHOWN_EVENTS + 1, task.id)
-    for line in _sheet(ctx, task, needs, [reason.text for reason in reasons], events, now):
+    for line in _sheet(ctx, task, needs, _in_words(reasons), events, now):
         ctx.say(line)
     return 0
+
+
+def _in_words(reasons: Sequence[Reason]) -> list[str]:
+    """Why not; blockers have lines of their own."""
+    others = [reason.text for reason in reasons if reason.code != "blocker"]
+    return others or (["blocked"] if reasons else [])
 
 
 def _sheet(
@@ -230,14 +237,12 @@ def _sheet(
         left = task.lease_expires_at - now
         mine = ", you" if task.holder is not None and task.holder.is_same(ctx.worker) else ""
         lease = f"{span(left)} left of its lease" if left > 0 else "its lease has run out"
-        row("held by", f"{task.assigned_to} ({task.holder.kind if task.holder else 'agent'}{mine}), {lease}, token {task.token}")
-    elif why:
-        row("not claimable", why[0])
-        lines[-1:] = lines[-1:]
-        for text in why[1:]:
-            lines.extend(wrap(text, width, " " * 13))
-    elif task.status == "pending":
-        row("claimable", f"yes: dibs claim {task.id}")
+        row(
+            "held by",
+            f"{task.assigned_to} ({task.holder.kind if task.holder else 'agent'}{mine}), {lease}, token {task.token}",
+        )
+    elif task.status in ("pending", "in_progress"):
+        row("claimable", "no, " + "\n".join(why) if why else f"yes: dibs claim {task.id}")
     if task.priority:
         row("priority", str(task.priority))
     for number, need in enumerate(needs):
@@ -262,7 +267,11 @@ def _sheet(
     if task.review:
         row("review", "somebody else has to accept it")
     if task.attempts > 1 or task.max_attempts is not None:
-        row("attempts", str(task.attempts) + ("" if task.max_attempts is None else f" (may be given back {task.max_attempts} times)"))
+        row(
+            "attempts",
+            str(task.attempts)
+            + ("" if task.max_attempts is None else f" (may be given back {task.max_attempts} times)"),
+        )
     if task.result is not None:
         row("result", task.result)
     made = f" by {task.created_by}" if task.created_by else ""
@@ -275,5 +284,5 @@ def _sheet(
             lines.append(f"  earlier: dibs log --task {task.id} --all")
         for event in events[-SHOWN_EVENTS:]:
             details = f": {one_line(event.details)}" if event.details else ""
-            lines.append(cut(f"  {ago(event.time, now)}  {event.action} by {safe(event.worker)}{details}", width))
+            lines.append(cut(f"  {ago(event.time, now):<10}  {event.action} by {safe(event.worker)}{details}", width))
     return lines

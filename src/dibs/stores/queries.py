@@ -5,11 +5,13 @@ from __future__ import annotations
 TASK = (
     "seq, id, description, status, assigned_to, depends_on, result, rank, created_at, claimed_at, completed_at, token, "
     "lease, lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, "
-    "max_attempts, created_by, unmet"
+    "max_attempts, created_by, unmet, last_event"
 )
 LOCK = "pattern, holder, token, acquired_at, expires_at, lease, shared, task_id, worktree"
 EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data"
 _IS_READY = "status = 'pending' AND unmet = 0 AND open_blockers = 0"
+# A partial index serves only queries that repeat its condition.
+_IS_CLOSED = "status IN ('completed', 'failed', 'cancelled')"
 _IS_WAITING = "status = 'pending' AND (unmet > 0 OR open_blockers > 0)"
 
 # The head of the board: the number of the newest event, and how many tasks have each status.
@@ -23,15 +25,14 @@ TASK_BY_ID = f"SELECT {TASK} FROM task WHERE id = ?"
 TASK_AGAIN = f"SELECT {TASK} FROM task WHERE seq = ? AND id = ?"
 # Many tasks by id, given as a JSON array.
 TASKS_BY_ID = f"SELECT {TASK} FROM task WHERE id IN (SELECT value FROM json_each(?))"
-# The best ready tasks of one reservation, behind a position.
-READY_ONE = (
-    f"SELECT {TASK} FROM task WHERE {_IS_READY} AND reserved = ? AND (rank, seq) > (?, ?) ORDER BY rank, seq LIMIT ?"
-)
-# The same, without those whose paths (as stored) are in a JSON array.
-READY_FREE = (
-    f"SELECT {TASK} FROM task WHERE {_IS_READY} AND reserved = ? AND (rank, seq) > (?, ?) "
-    "AND (paths IS NULL OR paths NOT IN (SELECT value FROM json_each(?))) ORDER BY rank, seq LIMIT ?"
-)
+# The best ready tasks of one reservation: after a rank; behind a number within a rank. Each also without those whose
+# paths (as stored) are in a JSON array.
+_FREE = " AND (paths IS NULL OR paths NOT IN (SELECT value FROM json_each(?)))"
+_AFTER_RANK = f"SELECT {TASK} FROM task WHERE {_IS_READY} AND reserved = ? AND rank > ?"
+_BEHIND = f"SELECT {TASK} FROM task WHERE {_IS_READY} AND reserved = ? AND rank = ? AND seq > ?"
+_BEST = " ORDER BY rank, seq LIMIT ?"
+READY = (_AFTER_RANK + _BEST, _AFTER_RANK + _FREE + _BEST)
+READY_SAME_RANK = (_BEHIND + _BEST, _BEHIND + _FREE + _BEST)
 # Leases that have run out.
 DUE = (
     f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND lease_expires_at <= ? ORDER BY lease_expires_at LIMIT ?"
@@ -49,13 +50,13 @@ LINK = "INSERT OR IGNORE INTO dependency (needs, task) VALUES (?, ?)"
 UNLINK = "DELETE FROM dependency WHERE needs = ? AND task = ?"
 
 # A new task, with its number given.
-INSERT = f"INSERT INTO task ({TASK}, open_blockers) VALUES ({', '.join('?' * 27)})"
+INSERT = f"INSERT INTO task ({TASK}, open_blockers) VALUES ({', '.join('?' * 28)})"
 LAST_TASK = "SELECT max(seq) FROM task"
 # Write back what rules can change.
 SAVE = (
     "UPDATE task SET status = ?, assigned_to = ?, depends_on = ?, result = ?, claimed_at = ?, completed_at = ?, "
     "token = ?, lease = ?, lease_expires_at = ?, holder = ?, steps = ?, blockers = ?, open_blockers = ?, attempts = ?, "
-    "unmet = ? WHERE seq = ?"
+    "unmet = ?, last_event = ? WHERE seq = ?"
 )
 
 # Locks: all; one name's; those whose literal prefix is one of the ancestors (JSON array) or among the descendants.
@@ -69,9 +70,11 @@ SAVE_LOCK = f"INSERT OR REPLACE INTO lock ({LOCK}, prefix, worker) VALUES ({', '
 DROP_LOCK = "DELETE FROM lock WHERE pattern = ? AND token = ?"
 
 # The changelog: append, what came after a number.
-APPEND = f"INSERT INTO event ({EVENT}, tally) VALUES ({', '.join('?' * 10)})"
+APPEND = f"INSERT INTO event ({EVENT}, previous, tally) VALUES ({', '.join('?' * 11)})"
 EVENTS = f"SELECT {EVENT} FROM event WHERE seq > ? ORDER BY seq LIMIT ?"
-EVENTS_OF = f"SELECT {EVENT} FROM event WHERE seq > ? AND task_id = ? ORDER BY seq LIMIT ?"
+# One task's history, from its newest event back.
+NEWEST_EVENT = "SELECT last_event FROM task WHERE id = ?"
+EVENT_BEFORE = f"SELECT {EVENT}, previous FROM event WHERE seq = ?"
 
 # Answers to requests that carried a key.
 RECALL = "SELECT answer FROM request WHERE key = ?"
@@ -96,9 +99,9 @@ GROUPS = {
     "review": ("status = 'review'", "rank, seq"),
     "ready": (_IS_READY, "rank, seq"),
     "waiting": (_IS_WAITING, "rank, seq"),
-    "completed": ("status = 'completed'", "completed_at DESC"),
-    "failed": ("status = 'failed'", "completed_at DESC"),
-    "cancelled": ("status = 'cancelled'", "completed_at DESC"),
+    "completed": (f"{_IS_CLOSED} AND status = 'completed'", "completed_at DESC"),
+    "failed": (f"{_IS_CLOSED} AND status = 'failed'", "completed_at DESC"),
+    "cancelled": (f"{_IS_CLOSED} AND status = 'cancelled'", "completed_at DESC"),
 }
 FILTERS = {
     "label": "instr(char(10) || labels || char(10), char(10) || ? || char(10)) > 0",

@@ -1,0 +1,183 @@
+"""Looking after a board: recover what the dead have left, and carry a whole board out and in again."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dibs import fs, transfer
+from dibs.board import TaskBoard
+from dibs.cli.context import write
+from dibs.cli.render import cut, number, one_line, safe
+from dibs.cli.setup_board import keep_out_of_git
+from dibs.errors import DibsError, Invalid, NoBoard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TextIO
+
+    from dibs.cli.args import Args
+    from dibs.cli.context import Context
+
+
+def recover(ctx: Context, args: Args) -> int:
+    with TaskBoard.open(ctx.url, worker=ctx.worker) as board:
+        with board._store.read() as tx:
+            before = tx.last_event()
+        ids = board.recover(name=args.worker)
+        tasks = [board.get(task_id) for task_id in ids]
+        why: dict[str | None, str] = {}
+        locks = []
+        for event in board.changelog(before):
+            if event.task_id in ids:
+                why.setdefault(event.task_id, event.details or "")
+            elif event.action == "unlocked_files":
+                locks += [pattern for pattern, _ in (event.data or {}).get("unlocks", ())]
+    if ctx.json:
+        from dibs.wire import task_json
+
+        given_back = [task_json(task) | {"why": why.get(task.id)} for task in tasks]
+        ctx.emit({"tasks": given_back, "locks": locks, "total": len(ids), "more": False})
+        return 0
+    for task in tasks:
+        state = "pending again" if task.status == "pending" else task.status.replace("_", " ")
+        ctx.say(cut(f"{task.id}  {state}: {one_line(task.description)}", ctx.width))
+        ctx.say(cut(f"    {one_line(why.get(task.id, ''))}", ctx.width))
+    for pattern in locks:
+        ctx.say(cut(f"{safe(pattern)}  no longer locked", ctx.width))
+    if not tasks and not locks:
+        whose = f"{safe(args.worker)} holds nothing" if args.worker else "nobody who is gone holds anything"
+        ctx.say(f"nothing to recover: {whose}")
+    else:
+        ctx.say(f"given back: {number(len(tasks), 'task')}, {number(len(locks), 'lock')}")
+    return 0
+
+
+# -- export
+
+
+def export(ctx: Context, args: Args) -> int:
+    if args.file in (None, "-"):
+        for line in transfer.dump(ctx.board):
+            write(sys.stdout, line + "\n")
+        return 0
+    lines = _write_file(ctx.board, args.file, args.force)
+    if ctx.json:
+        ctx.emit({"file": os.path.abspath(args.file), "board": ctx.board.url, "lines": lines})
+    else:
+        ctx.say(f"wrote {number(lines, 'line')} to {safe(args.file)}")
+        ctx.say(cut(f"  to restore it: dibs --board sqlite:NEW.db import {safe(args.file)}", ctx.width))
+    return 0
+
+
+def _write_file(board: TaskBoard, path: str, force: bool) -> int:
+    """Write an export under another name, make it durable, then give it its name: whole, or not at all."""
+    _refuse_target(board, path, force)
+    draft = f"{path}.tmp-{os.getpid()}"
+    lines = 0
+    try:
+        with open(draft, "x", encoding="ascii", newline="\n") as file:
+            for line in transfer.dump(board):
+                file.write(line + "\n")
+                lines += 1
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            os.replace(draft, path)
+        else:
+            _name_new(draft, path)
+        fs.sync_directory(os.path.dirname(path))
+    except OSError as error:
+        if isinstance(error, DibsError):
+            raise
+        raise Invalid(
+            f"cannot write {path}: {error.strerror or error}; nothing was exported",
+            hint="name a file that you may create",
+        ) from error
+    finally:
+        try:
+            os.unlink(draft)
+        except OSError:
+            pass  # renamed, or never made
+    return lines
+
+
+def _refuse_target(board: TaskBoard, path: str, force: bool) -> None:
+    own = board.url.removeprefix("sqlite:")
+    stem = os.path.splitext(own)[0]
+    parts = (own, own + "-wal", own + "-shm", stem + ".lock", stem + ".sync")
+    if os.path.realpath(path) in [os.path.realpath(part) for part in parts]:
+        raise Invalid(f"{path} belongs to the board itself", hint="export to another file: dibs export board.jsonl")
+    if os.path.isdir(path):
+        raise Invalid(f"{path} is a folder", hint=f"name a file: dibs export {os.path.join(path, 'board.jsonl')}")
+    if os.path.lexists(path) and not force:
+        raise _exists(path)
+
+
+def _exists(path: str) -> Invalid:
+    return Invalid(f"{path} exists already; nothing was exported", hint="name another file, or replace it with --force")
+
+
+def _name_new(draft: str, path: str) -> None:
+    """Give a file its name unless somebody else has taken that in the meantime."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError:  # a file system without hard links
+        if os.path.lexists(path):
+            raise _exists(path) from None
+        os.replace(draft, path)
+
+
+# -- import
+
+
+def import_(ctx: Context, args: Args) -> int:
+    if args.file == "-":
+        if sys.stdin is None:
+            raise Invalid("there is no stdin to read an export from")
+        return _import(ctx, sys.stdin)
+    try:
+        with open(args.file, encoding="utf-8") as file:
+            return _import(ctx, file)
+    except OSError as error:
+        if isinstance(error, DibsError):
+            raise
+        raise Invalid(
+            f"cannot read {args.file}: {error.strerror or error}", hint="give an export: dibs import board.jsonl"
+        ) from error
+
+
+def _import(ctx: Context, file: TextIO) -> int:
+    lines = list(_lines(file))
+    try:
+        board, made = ctx.board, False
+    except NoBoard:
+        # Try it on a board in memory first, so that an export that is no good leaves no empty board behind.
+        transfer.load(TaskBoard(), lines)
+        board, made = TaskBoard.open(ctx.url, create=True, worker=ctx.worker), True
+    try:
+        tasks = transfer.load(board, lines)
+        with board._store.read() as tx:
+            events = tx.last_event()
+        url = board.url
+        if made:
+            keep_out_of_git(url)
+    finally:
+        if made:
+            board.close()
+    if ctx.json:
+        ctx.emit({"board": url, "created": made, "tasks": tasks, "last_event": events})
+    else:
+        new = "the new board " if made else ""
+        ctx.say(f"imported {number(tasks, 'task')}, and the changelog up to {events:,}, into {new}{safe(url)}")
+    return 0
+
+
+def _lines(file: TextIO) -> Iterator[str]:
+    try:
+        yield from file
+    except UnicodeDecodeError:
+        raise Invalid("the file is not text in UTF-8, so it is no export; nothing was imported") from None
