@@ -7,7 +7,6 @@ import random
 
 import pytest
 from hypothesis import HealthCheck, settings
-
 from tests.clocks import HandClock
 
 settings.register_profile(

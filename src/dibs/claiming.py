@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dibs import holds, limits, rules
-from dibs.errors import Invalid, NotHolder
+from dibs.errors import Invalid, NotClaimable, NotHolder
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, PENDING, REVIEW, BoardTask, Event, Lock, Worker
@@ -68,13 +68,24 @@ class Claiming(Leases):
         if task_id is not None:
             limits.task_id(task_id)
 
+        refusal: list[NotClaimable] = []
+
         def attempt() -> list[BoardTask]:
-            with self._store.write() as tx:
-                return self._claim(tx, who, task_id, n or 1, lease, request_key)
+            refusal.clear()
+            try:
+                with self._store.write() as tx:
+                    return self._claim(tx, who, task_id, n or 1, lease, request_key)
+            except NotClaimable as error:
+                if not rules.may_pass(error):
+                    raise
+                refusal.append(error)
+                return []
 
         taken = attempt()
         if not taken and wait > 0:
             taken = self._until(attempt, wait)
+        if refusal:
+            raise refusal[0]
         for task in taken:
             self._hand_out(task)
         if n is not None:
@@ -188,7 +199,6 @@ class Claiming(Leases):
         unclaimed: bool = False,
     ) -> BoardTask:
         """The common shape of a holder's verbs: fetch, let repeats pass, check the claim, change, save, log."""
-        limits.task_id(task_id)
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
@@ -205,8 +215,7 @@ class Claiming(Leases):
         self, task_id: str, result: str | None = None, *, worker: Worker | str | None = None, token: int | None = None
     ) -> BoardTask:
         """Mark a claimed task as completed (or submit it for review, if it asks for that)."""
-        if result is not None:
-            limits.text(result, "result", empty=True)
+        limits.optional_text(result, "result")
 
         def change(tx: Tx, task: BoardTask, who: Worker) -> Event:
             return rules.complete(task, who, result, tx.now)
@@ -219,8 +228,7 @@ class Claiming(Leases):
         if not claim_next or task.holder is None:
             task._adopt(self.complete(task.id, result, token=task.token))
             return None
-        if result is not None:
-            limits.text(result, "result", empty=True)
+        limits.optional_text(result, "result")
         who = task.holder
         with self._store.write() as tx:
             now = tx.again(task) or self._get(tx, task.id)
@@ -248,8 +256,7 @@ class Claiming(Leases):
         self, task_id: str, *, worker: Worker | str | None = None, token: int | None = None, note: str | None = None
     ) -> BoardTask:
         """Give a claimed task back to pending."""
-        if note is not None:
-            limits.text(note, "note", empty=True)
+        limits.optional_text(note, "note")
 
         def change(tx: Tx, task: BoardTask, who: Worker) -> Event:
             return rules.give_back(task, who, tx.now, note, history=self._history(tx, task))
@@ -279,6 +286,7 @@ class Claiming(Leases):
 
     def release_agent_tasks(self, agent_id: str | Worker, *, note: str | None = None) -> list[str]:
         """Give back every task and lock of a worker, for whoever cleans up after it; the ids of the tasks."""
+        limits.optional_text(note, "note")
         worker = agent_id if isinstance(agent_id, Worker) else None
         name = agent_id.name if isinstance(agent_id, Worker) else limits.name(agent_id)
         with self._store.write() as tx:

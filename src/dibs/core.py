@@ -35,24 +35,33 @@ class Core:
     # -- who
 
     def _who(self, worker: Worker | str | None) -> Worker | None:
-        if worker is None or isinstance(worker, Worker):
-            return worker
+        if worker is None:
+            return None
+        if isinstance(worker, Worker):
+            return limits.worker(worker)
         known = self._known.get((os.getpid(), worker))
         if known is None:
             known = self._known[os.getpid(), worker] = of_process(limits.name(worker))
         return known
 
     def _actor(self, worker: Worker | str | None = None) -> Worker:
-        """Whoever the changelog is to name: the given worker, the board's, or the one that the environment names."""
-        who = self._who(worker) or self._default
+        """Whoever the changelog is to name: the given worker, the board's, or the one that the environment names.
+
+        A program that does not say for whom it acts is not taken for a human, who may decide over others' claims.
+        """
+        who = self._who(worker) or self._default or self._environment
         if who is None:
-            who = self._environment = self._environment or from_environment()
+            who = from_environment()
+            if who.kind == "human" and not os.environ.get("DIBS_KIND"):
+                who.kind = "agent"
+            self._environment = who
         return who
 
     def _credentials(
         self, task_id: str, worker: Worker | str | None, token: int | None
     ) -> tuple[Worker | None, int | None]:
         """By whom, and under which token, a claim is being used: as given, else as this board remembers it."""
+        limits.task_id(task_id)
         caller = self._who(worker)
         if caller is None and token is None:
             return self._default, self._tokens.get(task_id)
@@ -85,6 +94,7 @@ class Core:
     # -- rows and changes
 
     def _get(self, tx: Tx, task_id: str) -> BoardTask:
+        limits.task_id(task_id)
         task = tx.get([task_id]).get(task_id)
         if task is None:
             raise NotFound(f"Task not found: {task_id}", hint="see what there is: dibs list --all", task_id=task_id)

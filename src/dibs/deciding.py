@@ -19,7 +19,6 @@ class Deciding(Leases):
     def _decide(
         self, task_id: str, worker: Worker | str | None, change: Callable[[Tx, BoardTask, Worker], Event]
     ) -> BoardTask:
-        limits.task_id(task_id)
         who = self._actor(worker)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
@@ -33,12 +32,12 @@ class Deciding(Leases):
 
     def cancel(self, task_id: str, reason: str | None = None, *, worker: Worker | str | None = None) -> BoardTask:
         """Take a task off the table. Only a person, a lead or its holder cancels a task that somebody holds."""
-        if reason is not None:
-            limits.text(reason, "reason", empty=True)
+        limits.optional_text(reason, "reason")
         return self._decide(task_id, worker, lambda tx, task, who: rules.cancel(task, who, reason, tx.now))
 
     def accept(self, task_id: str, note: str | None = None, *, worker: Worker | str | None = None) -> BoardTask:
         """Pass a task in review: it is completed."""
+        limits.optional_text(note, "note")
         return self._decide(task_id, worker, lambda tx, task, who: rules.accept(task, who, note, tx.now))
 
     def reject(self, task_id: str, note: str, *, worker: Worker | str | None = None) -> BoardTask:
@@ -63,8 +62,7 @@ class Deciding(Leases):
         worker: Worker | str | None = None,
     ) -> BoardTask:
         """Resolve one open blocker, or all."""
-        if resolution is not None:
-            limits.text(resolution, "resolution", empty=True)
+        limits.optional_text(resolution, "resolution")
         return self._decide(
             task_id, worker, lambda tx, task, who: rules.unblock(task, who, blocker, resolution, tx.now)
         )
@@ -95,11 +93,10 @@ class Deciding(Leases):
 
     def undepend(self, task_id: str, needs: Sequence[str], *, worker: Worker | str | None = None) -> BoardTask:
         """Drop dependencies of a task."""
-        limits.task_id(task_id)
         who = self._actor(worker)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
-            dropped = limits.texts(needs, "needs")
+            dropped = [limits.task_id(need) for need in limits.texts(needs, "needs")]
             for need in dropped:
                 if need not in task.depends_on:
                     raise NotFound(

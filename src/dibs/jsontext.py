@@ -69,7 +69,8 @@ def _from_json() -> tuple[Any, Any]:
     import json
 
     encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-    return encoder.encode, json.loads
+    decoder = json.JSONDecoder(parse_constant=_Scanner.parse_constant)
+    return encoder.encode, decoder.decode
 
 
 try:

@@ -29,7 +29,7 @@ class Locking(Leases):
         who = self._who(worker)
         if who is None:
             raise Invalid("a lock needs a worker")
-        patterns = [self._pattern(p) for p in limits.texts(paths, "paths")]
+        patterns = list(dict.fromkeys(self._pattern(p) for p in limits.texts(paths, "paths")))
         if not patterns:
             raise Invalid("nothing to lock", hint="name a path: dibs lock src/auth.py")
         length = limits.seconds(lease, "lease") if lease is not None else self._lease or rules.LEASES[who.kind]

@@ -80,6 +80,8 @@ class Looking(Claiming):
     ) -> tuple[list[BoardTask], int]:
         """A page of tasks, and how many there are in all. Order: in progress, review, ready, waiting, closed (newest
         first)."""
+        limits.integer(limit, "limit", 0, 2**31)
+        limits.integer(offset, "offset", 0, 2**31)
         wanted = list(TaskStatus) if statuses is None else [TaskStatus(s) for s in statuses]
         given = {"label": label, "assigned_to": assigned_to, "parent": parent, "search": search}
         with self._store.read() as tx:

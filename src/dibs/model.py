@@ -351,6 +351,15 @@ class BoardTask:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, here or in another process, is no longer a claim that can act: it has no board."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "_board"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._board = None
+        for name, value in state.items():
+            setattr(self, name, value)
+
     @property
     def open_blockers(self) -> list[Blocker]:
         return [b for b in self.blockers if b.is_open]

@@ -256,6 +256,13 @@ def refuse_claim(task: BoardTask, why: Sequence[Reason]) -> NotClaimable:
     )
 
 
+def may_pass(refused: NotClaimable) -> bool:
+    """Could waiting help? What others hold or have yet to do may pass; a reservation or a closed task does not."""
+    why = refused.fields["reasons"]
+    assert isinstance(why, list)
+    return all(reason["code"] in ("held", "dependency", "blocker", "path") for reason in why)
+
+
 def renew(task: BoardTask, now: float, lease: float | None) -> Event:
     task.lease = lease or task.lease or LEASES["agent"]
     task.lease_expires_at = now + task.lease
@@ -325,7 +332,8 @@ def give_back(
     if not spent:
         task.status = PENDING
         return event(action, who, task, why, set={"status": "pending", **_CLEARED, "result": task.result})
-    lines = [f"given back {task.attempts} times, more than max_attempts={task.max_attempts}; last: {why or 'released'}"]
+    times = "once" if task.attempts == 1 else f"{task.attempts} times"
+    lines = [f"given back {times}, more than max_attempts={task.max_attempts}; last: {why or 'released'}"]
     for past in history:
         lines.append(
             f"{ago(past.time, now)} {past.action} by {past.worker}" + (f": {past.details}" if past.details else "")
@@ -391,7 +399,7 @@ def accept(task: BoardTask, who: Worker, note: str | None, now: float) -> Event:
     if who.kind != "human" and task.holder is not None and task.holder.is_same(who):
         raise NotHolder(
             f"task {task.id} waits for review, and {who.name}, who did it, cannot accept it",
-            hint=f"somebody else decides: dibs --as OTHER accept {task.id}",
+            hint="a person or another worker decides; take other work meanwhile: dibs claim",
             task_id=task.id,
         )
     task.status = COMPLETED

@@ -86,8 +86,9 @@ if TYPE_CHECKING:
         def post(self, messages: Sequence[Message]) -> None:
             """Store messages whose `seq` and `time` are those of their event."""
 
-        def messages(self, name: str | None, after: int, limit: int) -> list[Message]:
-            """The newest `limit` messages after a number, oldest first: all, or those to that name and to everybody."""
+        def messages(self, name: str | None, after: int, limit: int, newest: bool) -> list[Message]:
+            """Up to `limit` messages after a number, the first or the newest of them, oldest first: all, or those to
+            that name and to everybody else."""
 
         def mark(self, reader: str) -> int:
             """The number of the last message that this reader was given; 0 if none."""

@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from dibs.store import Tx
+
 
 FOR_NEWCOMERS = 100
 """How many old messages a worker that has never read its inbox is given."""
@@ -38,12 +40,12 @@ class Talking(Leases):
         if who is None:
             raise Invalid("an inbox belongs to a worker")
         limits.integer(limit, "limit", 1, 100_000)
-        reader = who.name if who.session is None else f"{who.name} {who.session}"
+        reader = who.name if who.session is None else f"{who.name}\n{who.session}"
         if peek:
             with self._store.read() as tx:
-                return tx.messages(who.name, tx.mark(reader), limit)
+                return _unread(tx, who.name, reader, limit)
         with self._store.write() as tx:
-            found = tx.messages(who.name, tx.mark(reader), limit)
+            found = _unread(tx, who.name, reader, limit)
             if found:
                 tx.set_mark(reader, found[-1].seq)
             self._keep_alive(tx, who)
@@ -52,7 +54,7 @@ class Talking(Leases):
     def messages(self, limit: int = FOR_NEWCOMERS) -> list[Message]:
         """The newest messages, whoever they were for."""
         with self._store.read() as tx:
-            return tx.messages(None, 0, limit)
+            return tx.messages(None, 0, limit, newest=True)
 
     def changelog(
         self, after: int = 0, *, task_id: str | None = None, follow: bool = False, timeout: float | None = None
@@ -77,3 +79,9 @@ class Talking(Leases):
             if left <= 0:
                 return
             self._store.wait_change(mark, left)
+
+
+def _unread(tx: Tx, name: str, reader: str, limit: int) -> list[Message]:
+    """What comes next for a reader; a newcomer begins with the newest, everybody else goes on where it stopped."""
+    mark = tx.mark(reader)
+    return tx.messages(name, mark, limit, newest=mark == 0)

@@ -43,7 +43,7 @@ def _lines(tx: Tx) -> Iterator[dict[str, Any]]:
         yield {"task": _task(task)}
     for lock in tx.locks():
         yield {"lock": {**lock.as_dict(), "holder": lock.holder.as_dict()}}
-    for message in tx.messages(None, 0, 2**62):
+    for message in tx.messages(None, 0, 2**62, newest=False):
         yield {"message": message.as_dict()}
     after = 0
     while events := tx.events(after, 2000):
@@ -122,12 +122,13 @@ def load(board: TaskBoard, lines: Iterable[str]) -> int:
         )
     _check(tasks, events)
     with board._store.write() as tx:
-        if sum(tx.counts().values()) or tx.last_event() > 1:
+        begun = tx.last_event()  # 1 if the board was made by `dibs init`, whose event then stands for the export's own
+        if sum(tx.counts().values()) or begun > 1 or (begun and events and events[0].action != "work_item_created"):
             raise Invalid(
                 "this board is not empty, and an import would mix two histories; nothing was imported",
                 hint="import into a new board: dibs --board sqlite:NEW.db import FILE",
             )
-        tx.restore(tasks, locks, messages, events, marks, requests)
+        tx.restore(tasks, locks, messages, events[begun:], marks, requests)
     return len(tasks)
 
 

@@ -1,9 +1,10 @@
 """A board as the contract describes it, in the plainest possible way: the model that the state machine compares with.
 
-Written from the design (section 4) and document 004, not from `rules`. Every verb either raises `Refused` with the codes
-that would be right and has changed nothing, or changes the rows. Time is the steady clock's, so that jumps of the wall clock
-are simply not there. What the contract leaves open is left open here too: the exact moment up to which a lease was renewed, and how
-long a lock that has run out is still remembered; the machine takes those from the board after checking that they are allowed.
+Written from the design (section 4) and document 004, not from `rules`. Every verb either raises `Refused` with the
+codes that would be right and has changed nothing, or changes the rows. Time is the steady clock's, so that jumps of the
+wall clock are simply not there. What the contract leaves open is left open here too: the exact moment up to which a
+lease was renewed, and how long a lock that has run out is still remembered; the machine takes those from the board
+after checking that they are allowed.
 """
 
 from __future__ import annotations
@@ -178,10 +179,10 @@ class PlainBoard:
     def claim_named(self, worker: Worker, task_id: str, lease: float | None) -> bool:
         """Is it a new claim? (The same session that asks again for what it holds gets it as it is.)"""
         task = self.get(task_id)
-        if self.is_live(task) and task.holder and worker.session and task.holder.session == worker.session:
-            if same(task.holder, worker):
-                self.sweep()
-                return False
+        known = worker.session is not None and task.holder is not None and task.holder.session == worker.session
+        if self.is_live(task) and task.holder and known and same(task.holder, worker):
+            self.sweep()
+            return False
         if self.reasons(task, worker):
             raise Refused("not_claimable")
         if task.status == "in_progress" and task.max_attempts is not None and task.attempts > task.max_attempts:
@@ -297,9 +298,9 @@ class PlainBoard:
     # -- deciding
 
     def _over_holder(self, task: PlainTask, worker: Worker) -> None:
-        if self.is_live(task) and task.holder and not same(task.holder, worker):
-            if worker.kind != "human" and worker.role not in ("lead", "planner"):
-                raise Refused("not_holder")
+        may = worker.kind == "human" or worker.role in ("lead", "planner")
+        if self.is_live(task) and task.holder and not same(task.holder, worker) and not may:
+            raise Refused("not_holder")
 
     def _need_status(self, task: PlainTask, *allowed: str) -> None:
         if task.status not in allowed:
@@ -393,10 +394,10 @@ class PlainBoard:
 
     def lock(self, worker: Worker, patterns: Sequence[str], shared: bool, lease: float | None) -> list[PlainLock]:
         """The locks granted; those that are new have no token yet."""
-        for lock in self.live_locks():
-            if not same(lock.holder, worker) and not (shared and lock.shared):
-                if any(overlap(pattern, lock.pattern) for pattern in patterns):
-                    raise Refused("busy")
+        others = [lock for lock in self.live_locks() if not same(lock.holder, worker)]
+        against = [lock for lock in others if not (shared and lock.shared)]
+        if any(overlap(pattern, lock.pattern) for lock in against for pattern in patterns):
+            raise Refused("busy")
         granted = []
         length = lease or LEASE[worker.kind]
         for pattern in patterns:

@@ -24,7 +24,9 @@ def differences(board: TaskBoard, state: State) -> list[str]:
     for task_id in tasks.keys() & state.tasks.keys():
         real, replayed = fields(tasks[task_id]), fields(state.tasks[task_id])
         found += [
-            f"{task_id}.{name}: board {real[name]!r}, replay {replayed[name]!r}" for name in real if real[name] != replayed[name]
+            f"{task_id}.{name}: board {real[name]!r}, replay {replayed[name]!r}"
+            for name in real
+            if real[name] != replayed[name]
         ]
     now = board.now()
     real_locks = {(lock.pattern, lock.token): lock for lock in board.locks()}

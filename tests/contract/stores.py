@@ -1,6 +1,7 @@
 """The stores under contract. A new one joins by adding its `Home` to `HOMES`, with what it `cannot` do.
 
-A test names what it needs with `@pytest.mark.needs("locks")`; on a store that cannot, the same test must end in `Unsupported`.
+A test names what it needs with `@pytest.mark.needs("locks")`; on a store that cannot, the same test must end in
+`Unsupported`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,19 @@ from dibs.clock import Clock
 from dibs.stores.memory import MemoryStore
 
 CAPABILITIES = frozenset(
-    ("blockers", "cancelling", "changelog", "edges", "locks", "messages", "requests", "reservation", "review", "steps", "tokens")
+    (
+        "blockers",
+        "cancelling",
+        "changelog",
+        "edges",
+        "locks",
+        "messages",
+        "requests",
+        "reservation",
+        "review",
+        "steps",
+        "tokens",
+    )
 )
 
 
@@ -22,6 +35,8 @@ class Home:
 
     name = ""
     cannot: frozenset[str] = frozenset()
+    machine_percent = 100
+    """How many of the profile's examples the state machine tries here: fewer where one costs more."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.folder = folder
@@ -53,7 +68,7 @@ class MemoryHome(Home):
 
 
 class SqliteHome(Home):
-    """Durability makes no difference to the contract, and syncing would make the suite slow; `tests/processes` runs with it."""
+    """Without syncing, which makes no difference to the contract; `tests/processes` and `tests/faults` sync."""
 
     name = "sqlite"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, actions
 
 from dibs import BoardTask, TaskBoard, TaskStatus
 from dibs.errors import Duplicate, Invalid, NotFound
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, actions
 
 
 def test_a_new_task_has_the_documented_defaults(board: TaskBoard) -> None:
@@ -60,7 +60,10 @@ def test_everything_that_a_task_can_bring_is_kept(board: TaskBoard) -> None:
     assert (task.depends_on, task.priority, task.parent) == ([first], 7, epic)
     assert task.paths == ["src/auth/**", "docs/auth.md"]
     assert task.labels == ["backend", "two words"]
-    assert [(step.id, step.title, step.status) for step in task.steps] == [("s1", "read", "pending"), ("s2", "write", "pending")]
+    assert [(step.id, step.title, step.status) for step in task.steps] == [
+        ("s1", "read", "pending"),
+        ("s2", "write", "pending"),
+    ]
     assert (task.reserved, task.review, task.max_attempts, task.created_by) == ("human", True, 3, "ann")
 
 

@@ -1,4 +1,4 @@
-"""The changelog: every change has its event, readers miss none and see none twice, and replaying gives back the board."""
+"""The changelog: every change has its event, readers miss none and see none twice, replaying gives back the board."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, take
+from tests.contract.state import differences
 
 from dibs import Event, TaskBoard
 from dibs.errors import DibsError
 from dibs.replay import replay
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, take
-from tests.contract.state import differences
 
 pytestmark = pytest.mark.needs("changelog")
 
@@ -95,10 +95,8 @@ def test_following_sees_what_happens_and_stops_at_the_timeout(board: TaskBoard, 
 
     reader = threading.Thread(target=follow)
     reader.start()
-    writers = [
-        threading.Thread(target=lambda b=b: [b.add("x") for _ in range(wanted // 2)])  # type: ignore[misc]
-        for b in (board, other)
-    ]
+    definitions = [{"description": "x"}] * (wanted // 4)
+    writers = [threading.Thread(target=b.add_many, args=(definitions,)) for b in (board, other, board, other)]
     for writer in writers:
         writer.start()
     for thread in (*writers, reader):
@@ -160,7 +158,9 @@ def test_a_claim_and_its_event_and_locks_are_one_step(
 
 def test_replaying_the_changelog_gives_the_board(board: TaskBoard, other: TaskBoard, clock: HandClock) -> None:
     board.add("plain", id="t1", priority=3, labels=["a"], worker=ANN)
-    board.add("with all", ["t1"], id="t2", paths=["src/**"], steps=["one", "two"], review=True, max_attempts=0, parent="t1")
+    board.add(
+        "with all", ["t1"], id="t2", paths=["src/**"], steps=["one", "two"], review=True, max_attempts=0, parent="t1"
+    )
     board.add("human", id="t3", reserved="human")
     board.add("to be blocked", id="t4", paths=["lib"])
     take(board, ANN, "t1").complete("done")
@@ -190,10 +190,10 @@ def test_replaying_the_changelog_gives_the_board(board: TaskBoard, other: TaskBo
 
 def test_changing_an_event_that_was_read_does_not_change_the_changelog(board: TaskBoard) -> None:
     board.add("x", id="t1", labels=["a"])
-    event = list(board.changelog(task_id="t1"))[0]
+    event = next(board.changelog(task_id="t1"))
     assert event.data is not None
     event.data["task"]["labels"].append("b")
     event.action = "nonsense"
-    again = list(board.changelog(task_id="t1"))[0]
+    again = next(board.changelog(task_id="t1"))
     assert again.data is not None
     assert (again.action, again.data["task"]["labels"]) == ("added_activity", ["a"])

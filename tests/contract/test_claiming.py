@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
 from dibs import LeaseLost, NotClaimable, NotFound, TaskBoard, TaskStatus, Worker
 from dibs.errors import Invalid
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
 
 def codes(error: NotClaimable) -> list[str]:
@@ -101,12 +103,14 @@ def test_a_claim_needs_a_worker_and_sensible_numbers(board: TaskBoard) -> None:
     for wrong in ("", "two\nlines", "\ud800", " ann", "a\0b"):
         with pytest.raises(Invalid):
             board.claim(wrong)
-    for n in (0, -1, 1.5, True, "2"):
+    numbers: list[Any] = [0, -1, 1.5, True, "2"]
+    for n in numbers:
         with pytest.raises(Invalid):
-            board.claim(ANN, n=n)  # type: ignore[call-overload]
-    for lease in (0, -1, float("nan"), float("inf"), "1h", True):
+            board.claim(ANN, n=n)
+    leases: list[Any] = [0, -1, float("nan"), float("inf"), "1h", True]
+    for lease in leases:
         with pytest.raises(Invalid):
-            board.claim(ANN, lease=lease)  # type: ignore[call-overload]
+            board.claim(ANN, lease=lease)
     assert board.pending_count == 1
 
 
@@ -323,10 +327,15 @@ def test_leaving_a_claim_quietly_leaves_it_as_it_is(board: TaskBoard) -> None:
 
 def test_an_exception_after_the_lease_was_lost_stays_the_callers_own(board: TaskBoard, clock: HandClock) -> None:
     board.add("x", id="t1")
-    with pytest.raises(ZeroDivisionError), take(board, ANN, lease=60):
-        clock.advance(61)
-        take(board, BEN)
-        raise ZeroDivisionError
+
+    def work() -> None:
+        with take(board, ANN, lease=60):
+            clock.advance(61)
+            take(board, BEN)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     assert board.get("t1").assigned_to == "ben"
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, LEAD, actions, agent, take
 
 from dibs import LeaseLost, TaskBoard, TaskStatus
 from dibs.errors import Invalid, NotHolder, WrongStatus
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, LEAD, actions, agent, take
 
 DECISIONS = ("retry", "cancel", "accept", "reject", "block", "unblock")
 
@@ -105,7 +105,11 @@ class TestReview:
         assert not board.all_done
         clock.advance(60)
         accepted = board.accept("t1", "well done", worker=BEN)
-        assert (accepted.status, accepted.completed_at, accepted.result) == (TaskStatus.COMPLETED, START + 60, "please look")
+        assert (accepted.status, accepted.completed_at, accepted.result) == (
+            TaskStatus.COMPLETED,
+            START + 60,
+            "please look",
+        )
         assert actions(board, "t1")[-2:] == ["submitted_activity", "accepted_activity"]
 
     def test_rejecting_gives_back_with_the_note(self, board: TaskBoard) -> None:

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 
 import pytest
-
-from dibs import LeaseLost, NotClaimable, TaskBoard, TaskStatus, Worker
-from dibs.worker import boot, host
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 from tests.contract.stores import Home
+
+from dibs import LeaseLost, NotClaimable, TaskBoard, TaskStatus, Worker
+from dibs.worker import boot, host
 
 HOUR = 3600.0
 
@@ -255,7 +255,9 @@ class TestAttempts:
 class TestDeath:
     """A holder whose process is provably gone loses its claims at once; any doubt, and only expiry frees them."""
 
-    def test_the_next_claim_gets_what_a_dead_process_held(self, board: TaskBoard, other: TaskBoard, dead: Worker) -> None:
+    def test_the_next_claim_gets_what_a_dead_process_held(
+        self, board: TaskBoard, other: TaskBoard, dead: Worker
+    ) -> None:
         board.add("x", id="t1", paths=["src"])
         take(board, dead)
         board.lock(["docs"], dead)

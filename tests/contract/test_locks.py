@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
 from dibs import Busy, NotClaimable, NotFound, TaskBoard
 from dibs.errors import Invalid
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
 pytestmark = pytest.mark.needs("locks")
 
@@ -212,7 +212,7 @@ class TestWithTasks:
         board.lock(["src/auth/login.py"], BEN)
         assert take(other, ANN).id == "t2"
         assert other.claim(ANN) is None
-        with pytest.raises(NotClaimable, match="src/auth/login.py is held by ben"):
+        with pytest.raises(NotClaimable, match=r"src/auth/login\.py is held by ben"):
             other.claim(ANN, "t1")
         board.unlock(None, BEN)
         assert take(other, ANN).id == "t1"
@@ -310,7 +310,9 @@ def test_nothing_to_lock_is_refused(board: TaskBoard) -> None:
         board.lock([1], ANN)  # type: ignore[list-item]
 
 
-def test_waiting_for_a_lock_ends_when_it_is_given_back(board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_lock_ends_when_it_is_given_back(
+    board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     board.lock(["a"], ANN)
     waiting = threading.Event()
     sleep = other._store.wait_change

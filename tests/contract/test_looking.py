@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, take
 
 from dibs import NotFound, TaskBoard, TaskStatus
 from dibs.errors import AmbiguousId, DibsError, Invalid
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, take
 
 TEN_KEYS = [
     "id",
@@ -96,7 +97,9 @@ class TestPages:
     @pytest.fixture
     def full(self, board: TaskBoard, clock: HandClock) -> TaskBoard:
         """One task of each sort, at different times."""
-        for i, (name, priority) in enumerate([("wait", 9), ("low", 1), ("high", 5), ("work", 0), ("done", 0), ("oops", 0), ("gone", 0)]):
+        for i, (name, priority) in enumerate(
+            [("wait", 9), ("low", 1), ("high", 5), ("work", 0), ("done", 0), ("oops", 0), ("gone", 0)]
+        ):
             depends_on = ["low"] if name == "again" else []
             board.add(f"task {name}", depends_on, priority, id=name, labels=["odd"] if i % 2 else ["even", "all"])
             clock.advance(1)
@@ -161,7 +164,7 @@ class TestPages:
         assert [task.id for task in board.tasks(search="PFLÜCKEN")[0]] == ["t1"]
 
     @pytest.mark.parametrize("wrong", [{"limit": -1}, {"offset": -1}, {"limit": "x"}])
-    def test_a_page_that_makes_no_sense_is_refused(self, full: TaskBoard, wrong: dict[str, int]) -> None:
+    def test_a_page_that_makes_no_sense_is_refused(self, full: TaskBoard, wrong: dict[str, Any]) -> None:
         with pytest.raises(Invalid):
             full.tasks(**wrong)
 
@@ -202,7 +205,9 @@ def test_looking_at_what_is_not_there_is_not_found(board: TaskBoard, look: str) 
 class TestWaiting:
     """Work that becomes available wakes whoever waits for it."""
 
-    def waiter(self, board: TaskBoard, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
+    def waiter(
+        self, board: TaskBoard, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[], object]:
         """Start `call` on a thread and come back when it sleeps; the answer gives what it returned, once it has."""
         asleep = threading.Event()
         sleep = board._store.wait_change
@@ -224,7 +229,9 @@ class TestWaiting:
 
         return finish
 
-    def test_a_new_task_wakes_a_waiting_claim(self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_new_task_wakes_a_waiting_claim(
+        self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         finish = self.waiter(other, lambda: other.claim(BEN, wait=30), monkeypatch)
         task_id = board.add("x", worker=ANN)
         begin = time.monotonic()
@@ -232,7 +239,9 @@ class TestWaiting:
         assert time.monotonic() - begin < 0.9
         assert getattr(task, "id", None) == task_id
 
-    def test_a_completed_dependency_wakes_wait(self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_completed_dependency_wakes_wait(
+        self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         board.add("a", id="a")
         board.add("b", ["a"], id="b")
         take(board, ANN)
@@ -241,7 +250,9 @@ class TestWaiting:
         assert finish() is True
 
     @pytest.mark.needs("locks")
-    def test_a_path_that_is_given_back_wakes_wait(self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_path_that_is_given_back_wakes_wait(
+        self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         board.add("a", paths=["src"])
         board.lock(["src"], ANN)
         finish = self.waiter(other, lambda: other.wait(BEN, 30), monkeypatch)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, agent
 
 from dibs import TaskBoard, Worker
 from dibs.errors import Invalid
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent
 
 pytestmark = pytest.mark.needs("messages")
 
@@ -107,7 +107,9 @@ def test_a_message_is_in_the_changelog(board: TaskBoard) -> None:
     assert actions(board).count("sent_message") == 1
 
 
-@pytest.mark.parametrize("hostile", ["", "   ", "a\0b", "\ud800", "x" * (64 * 1024 + 1), "é" * (32 * 1024 + 1), None, 5])
+@pytest.mark.parametrize(
+    "hostile", ["", "   ", "a\0b", "\ud800", "x" * (64 * 1024 + 1), "é" * (32 * 1024 + 1), None, 5]
+)
 def test_what_is_no_text_is_not_sent(board: TaskBoard, hostile: object) -> None:
     with pytest.raises(Invalid):
         board.tell(hostile, worker=ANN)  # type: ignore[arg-type]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+from tests.contract.people import EVE
+
 from dibs import Busy, TaskBoard, Worker
 from dibs.errors import DependencyCycle
-from tests.contract.people import EVE
 
 WORKERS = 8
 TASKS = 500
@@ -79,7 +80,9 @@ def test_of_eight_threads_that_want_one_path_one_gets_it(board: TaskBoard, other
 
         def lock(number: int, i: int = i, winners: list[int] = winners) -> None:
             try:
-                (board, other)[number % 2].lock([f"free-{number}-{i}", f"src/{i}"], Worker(f"worker-{number}", session="s"))
+                (board, other)[number % 2].lock(
+                    [f"free-{number}-{i}", f"src/{i}"], Worker(f"worker-{number}", session="s")
+                )
             except Busy:
                 return
             winners.append(number)

@@ -202,7 +202,7 @@ def _length(span: str) -> int:
 
 
 def _near(said: int, is_: int) -> bool:
-    return abs(said - is_) <= (60 if said >= 600 else 20)
+    return abs(said - is_) <= 120
 
 
 def refreshed(page: Path) -> str:

@@ -448,6 +448,15 @@ def descriptors(folder: str, times: str) -> None:
     say(f"{len(before)} {len(os.listdir('/proc/self/fd'))}")
 
 
+def dropped(url: str, times: str) -> None:
+    """Open and use boards, and forget them without closing; says how many descriptors there were before and after."""
+    TaskBoard.open(url).close()
+    before = os.listdir("/proc/self/fd")
+    for _ in range(int(times)):
+        TaskBoard.open(url, worker="w").tell("and gone")
+    say(f"{len(before)} {len(os.listdir('/proc/self/fd'))}")
+
+
 # -- making boards
 
 

@@ -61,6 +61,11 @@ def test_opening_and_closing_two_hundred_boards_leaves_no_descriptor(tmp_path: P
     assert before == after
 
 
+def test_boards_that_are_dropped_without_closing_leave_no_descriptor(url: str, crew: Crew) -> None:
+    before, after = crew.start("dropped", url, 20).line().split()
+    assert before == after
+
+
 def test_a_second_board_on_the_same_file_can_be_closed_without_harm_to_the_first(url: str, crew: Crew) -> None:
     """Closing any descriptor of a file drops all POSIX locks that the process has on it, unless somebody takes care."""
     with TaskBoard.open(url, worker="first") as first:

@@ -32,7 +32,9 @@ CODES = {
     "Unsupported": ("unsupported", NotImplementedError),
     "WrongStatus": ("wrong_status", ValueError),
 }
-HARM = re.compile(r"\b(rm|delet\w+|remove (it|the)|eras\w+|wipe\w*|purge\w*|steal\w*|--force|kill\w*|overwrite (it|the))\b", re.I)
+HARM = re.compile(
+    r"\b(rm|delet\w+|remove (it|the)|eras\w+|wipe\w*|purge\w*|steal\w*|--force|kill\w*|overwrite (it|the))\b", re.I
+)
 
 
 def test_every_code_is_known_and_stays() -> None:

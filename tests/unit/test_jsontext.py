@@ -51,7 +51,26 @@ def test_hostile_text_stays_on_one_ascii_line(codec: Codec) -> None:
 @both
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "{", "[1", '"a', "{'a': 1}", "[1,]", "[1] x", "[1][2]", "nul", "tru", '{"a" 1}', '{"a":}', '"\n"', '"\\x"', "01", "+1", "\ufeff1"],
+    [
+        "",
+        " ",
+        "{",
+        "[1",
+        '"a',
+        "{'a': 1}",
+        "[1,]",
+        "[1] x",
+        "[1][2]",
+        "nul",
+        "tru",
+        '{"a" 1}',
+        '{"a":}',
+        '"\n"',
+        '"\\x"',
+        "01",
+        "+1",
+        "\ufeff1",
+    ],
 )
 def test_what_is_no_document_is_a_value_error(codec: Codec, text: str) -> None:
     with pytest.raises(ValueError, match=r"."):

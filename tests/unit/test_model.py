@@ -46,7 +46,7 @@ class TestTaskStatus:
     @pytest.mark.parametrize("wrong", ["blocked", "PENDING", "", None, 5, ["pending"]])
     def test_another_value_is_a_value_error(self, wrong: object) -> None:
         with pytest.raises(ValueError, match="is not a valid TaskStatus"):
-            TaskStatus(wrong)  # type: ignore[arg-type]
+            TaskStatus(wrong)
 
     def test_another_name_is_a_key_error(self) -> None:
         with pytest.raises(KeyError):
@@ -67,7 +67,7 @@ class TestTaskStatus:
         assert TaskStatus.IN_PROGRESS == "in_progress"
         assert f"{TaskStatus.IN_PROGRESS}" == "in_progress"
         assert json.dumps({"status": TaskStatus.FAILED}) == '{"status": "failed"}'
-        assert {TaskStatus.FAILED: 1}["failed"] == 1
+        assert hash(TaskStatus.FAILED) == hash("failed")
         assert repr(TaskStatus.FAILED) == "TaskStatus.FAILED"
 
     def test_every_status_is_open_or_closed(self) -> None:
@@ -90,8 +90,8 @@ class TestBoardTask:
     def test_it_is_a_dataclass_with_the_documented_fields_in_order(self) -> None:
         assert dataclasses.is_dataclass(BoardTask)
         assert dataclasses.is_dataclass(BoardTask("a", "x"))
-        assert [field.name for field in dataclasses.fields(BoardTask)] == DOCUMENTED  # type: ignore[arg-type]
-        assert [field.name for field in dataclasses.fields(BoardTask("a", "x"))] == DOCUMENTED  # type: ignore[arg-type]
+        assert [field.name for field in dataclasses.fields(BoardTask)] == DOCUMENTED
+        assert [field.name for field in dataclasses.fields(BoardTask("a", "x"))] == DOCUMENTED
 
     def test_asdict_and_astuple_give_the_documented_fields(self) -> None:
         task = BoardTask("a", "x", depends_on=["b"], created_at=1.0)
@@ -160,7 +160,9 @@ class TestWorker:
             (Worker("ann", session="1"), Worker("ben", session="1"), False),
         ],
     )
-    def test_workers_are_the_same_by_name_unless_two_known_sessions_differ(self, one: Worker, two: Worker, same: bool) -> None:
+    def test_workers_are_the_same_by_name_unless_two_known_sessions_differ(
+        self, one: Worker, two: Worker, same: bool
+    ) -> None:
         assert one.is_same(two) is same
         assert two.is_same(one) is same
 

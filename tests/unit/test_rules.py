@@ -1,4 +1,4 @@
-"""The rules as pure functions: they raise and have changed nothing, or change the rows and return the event that says so."""
+"""The rules as pure functions: they raise and have changed nothing, or change rows and return the event for it."""
 
 from __future__ import annotations
 
@@ -119,9 +119,15 @@ class TestWhoMay:
             with pytest.raises((LeaseLost, WrongStatus)):
                 rules.require_claim(task, caller, token, NOW, "renew")
 
-    @pytest.mark.parametrize(("worker", "may"), [(ANN, True), (EVE, True), (LEAD, True), (BEN, False), (Worker("ann", session="s2"), False)])
+    @pytest.mark.parametrize(
+        ("worker", "may"), [(ANN, True), (EVE, True), (LEAD, True), (BEN, False), (Worker("ann", session="s2"), False)]
+    )
     def test_over_a_held_task_decide_its_holder_people_and_leads(self, worker: Worker, may: bool) -> None:
-        for decide in (lambda t: rules.cancel(t, worker, None, NOW), lambda t: rules.block(t, worker, "why", NOW)):
+        decisions: list[Callable[[BoardTask], Event]] = [
+            lambda task: rules.cancel(task, worker, None, NOW),
+            lambda task: rules.block(task, worker, "why", NOW),
+        ]
+        for decide in decisions:
             task = made(TaskStatus.IN_PROGRESS)
             if may:
                 decide(task)
@@ -136,7 +142,9 @@ class TestWhoMay:
         task.holder = EVE
         assert rules.accept(task, EVE, None, NOW).action == "accepted_activity"
 
-    @pytest.mark.parametrize(("kind", "may"), [("agent", {"any", "agent"}), ("human", {"any", "human"}), ("system", {"any", "agent"})])
+    @pytest.mark.parametrize(
+        ("kind", "may"), [("agent", {"any", "agent"}), ("human", {"any", "human"}), ("system", {"any", "agent"})]
+    )
     def test_reservations_by_kind(self, kind: str, may: set[str]) -> None:
         assert set(rules.reserved_for(kind)) == may
 
@@ -187,7 +195,9 @@ class TestSteps:
         assert task == before
 
     def test_renewing_a_claim_renews_the_step_in_progress(self) -> None:
-        task = made(TaskStatus.IN_PROGRESS, steps=[Step("s1", "one", "in_progress", expires_at=NOW + 1), Step("s2", "two")])
+        task = made(
+            TaskStatus.IN_PROGRESS, steps=[Step("s1", "one", "in_progress", expires_at=NOW + 1), Step("s2", "two")]
+        )
         rules.renew(task, NOW, None)
         assert [step.expires_at for step in task.steps] == [NOW + 1800, None]
 
@@ -227,7 +237,10 @@ class TestLocks:
     def test_asking_again_keeps_the_token(self) -> None:
         own = self.lock("a", BEN, expires=NOW + 1)
         granted, event = holds.take(["a", "b"], False, [own], BEN, 9, NOW, 60.0, None)
-        assert [(lock.pattern, lock.token, lock.expires_at) for lock in granted] == [("a", 3, NOW + 60), ("b", 9, NOW + 60)]
+        assert [(lock.pattern, lock.token, lock.expires_at) for lock in granted] == [
+            ("a", 3, NOW + 60),
+            ("b", 9, NOW + 60),
+        ]
         assert event.action == "locked_files"
 
     def test_a_lock_of_a_task_is_not_taken_over_by_asking_for_its_path(self) -> None:

@@ -23,7 +23,12 @@ def claim(ctx: Context, args: Args) -> int:
     if args.id is not None:
         if args.count is not None:
             raise UsageError("claim: give an ID or --count, not both")
-        taken = [ctx.by_id(args.id, lambda task_id: _claim_named(ctx, task_id, args))]
+
+        def named(task_id: str) -> BoardTask | None:
+            return board.claim(worker, task_id, lease=args.lease, request_key=args.key, wait=args.wait or 0)
+
+        task = ctx.by_id(args.id, named)
+        taken = [task] if task else []
     else:
         count = 1 if args.count is None else args.count
         taken = board.claim(worker, n=count, lease=args.lease, request_key=args.key, wait=args.wait or 0)
@@ -44,37 +49,6 @@ def claim(ctx: Context, args: Args) -> int:
     return 0
 
 
-def _claim_named(ctx: Context, task_id: str, args: Args) -> BoardTask:
-    """Claim this task; with --wait, try again until it is free, unless time alone will not make it so."""
-    from dibs.errors import NotClaimable
-
-    end: float | None = None
-    while True:
-        try:
-            task = ctx.board.claim(ctx.worker, task_id, lease=args.lease, request_key=args.key)
-        except NotClaimable as error:
-            import time
-
-            now = time.monotonic()
-            end = now + (args.wait or 0) if end is None else end
-            reasons = error.fields.get("reasons")
-            codes = [reason["code"] for reason in reasons] if isinstance(reasons, list) else []
-            if now >= end or not all(code in ("held", "dependency", "blocker", "path") for code in codes):
-                raise
-            _until_something_happens(ctx, min(end - now, 1.0))
-        else:
-            assert task is not None
-            return task
-
-
-def _until_something_happens(ctx: Context, timeout: float) -> None:
-    from dibs.cli.talk import recent
-
-    last = recent(ctx.board, 1)
-    for _ in ctx.board.changelog(last[-1].seq if last else 0, follow=True, timeout=timeout):
-        return
-
-
 def _show_claimed(ctx: Context, task: BoardTask) -> None:
     from dibs.cli.render import BOLD, GREEN, paint, safe, wrap
     from dibs.times import span
@@ -92,7 +66,7 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
     if task.paths:
         lines += wrap("locked for you: " + ", ".join(safe(path) for path in task.paths), ctx.width, "")
     for hint in (
-        f"token {task.token}, yours for {span(task.lease or 0)}; every dibs command of yours renews that",
+        f"token {task.token}, yours for {span(task.lease or 0)}; whatever you change with dibs renews that",
         f"when finished: dibs done {task.id} 'what you did'",
         f"if you can't:  dibs release {task.id}, or dibs block {task.id} 'why'",
     ):

@@ -279,7 +279,7 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
 
     def row(label: str, text: str) -> None:
         wrapped = wrap(text, width, " " * 11)
-        lines.append(paint(pad(label, 11), BOLD, color) + wrapped[0][11:])
+        lines.append((paint(pad(label, 11), BOLD, color) + wrapped[0][11:]).rstrip())
         lines.extend(wrapped[1:])
 
     board = facts["board"]

@@ -54,7 +54,7 @@ def cut(text: str, width: int) -> str:
     if cells(text) <= width:
         return text
     kept = text[: max(0, width - 1)]
-    while cells(kept) > width - 1:
+    while kept and cells(kept) > width - 1:
         kept = kept[:-1]
     return kept.rstrip() + "…"
 

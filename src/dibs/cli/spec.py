@@ -305,7 +305,7 @@ COMMANDS: tuple[Command, ...] = (
             ("--fail", "", "", "flag", False, "an exit code other than 0 fails the task (default: releases it)"),
             ("--keep-going", "-k", "", "flag", False, "go on with the next task until nothing is left"),
         ),
-        ("dibs run -- make test", "dibs run --task 3f2a -- ./agent.sh", "dibs run -k --wait 5m -- sh -c './agent \"$DIBS_TASK\"'"),
+        ("dibs run -- make test", "dibs run --task 3f2a -- ./agent.sh", "dibs run -k --wait 5m -- ./agent.sh"),
         "The command finds DIBS_TASK_ID, DIBS_TASK (the description), DIBS_TASK_JSON and DIBS_TOKEN in its "
         "environment, and DIBS_BOARD, DIBS_AGENT, DIBS_KIND and DIBS_SESSION, so that dibs inside it acts as the "
         "same worker. Exit code 0 completes the task, any other releases it and is the exit code of run. A task "
@@ -340,7 +340,8 @@ COMMANDS: tuple[Command, ...] = (
         (),
         (("--deep", "", "", "flag", False, "check every index entry, and replay a changelog of any length"),),
         ("dibs doctor", "dibs doctor --deep --json"),
-        "Gives nothing back and repairs nothing. Exit code 0 when all is well, 1 when something was found; every finding says what to do.",
+        "Gives nothing back and repairs nothing. Exit code 0 when all is well, 1 when something was found; every "
+        "finding says what to do.",
     ),
     (
         "demo", "demo", "demo", "watch workers drain a board while one is killed",

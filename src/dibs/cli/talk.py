@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dibs.model import Event, Message
 
 LIMIT = 50
+MOST_MESSAGES = 1000
 
 
 def recent(board: TaskBoard, limit: int, task_id: str | None = None) -> list[Event]:
@@ -105,10 +106,11 @@ def tell(ctx: Context, args: Args) -> int:
 
 def inbox(ctx: Context, args: Args) -> int:
     messages = _receive(ctx, args.peek, args.wait or 0)
+    more = len(messages) >= MOST_MESSAGES
     if ctx.json:
         from dibs.wire import message_json
 
-        ctx.emit({"messages": [message_json(message) for message in messages]})
+        ctx.emit({"messages": [message_json(message) for message in messages], "more": more})
     else:
         from dibs.cli.render import BOLD, clock, cut, paint, safe, wrap
 
@@ -119,6 +121,8 @@ def inbox(ctx: Context, args: Args) -> int:
             ctx.say(paint(sender, BOLD, ctx.color) + rest)
             for line in wrap(message.content, ctx.width):
                 ctx.say(line)
+        if more:
+            ctx.say(f"these are the newest {len(messages):,}; older ones are in the changelog: dibs log --all")
         if not messages:
             ctx.say("no new messages")
     return 3 if args.wait and not messages else 0
@@ -127,10 +131,10 @@ def inbox(ctx: Context, args: Args) -> int:
 def _receive(ctx: Context, peek: bool, wait: float) -> list[Message]:
     board, worker = ctx.board, ctx.worker
     last = recent(board, 1) if wait else []
-    messages = board.inbox(worker, peek=peek)
+    messages = board.inbox(worker, peek=peek, limit=MOST_MESSAGES)
     if messages or not wait:
         return messages
     for event in board.changelog(last[-1].seq if last else 0, follow=True, timeout=wait):
-        if event.action == "sent_message" and (messages := board.inbox(worker, peek=peek)):
+        if event.action == "sent_message" and (messages := board.inbox(worker, peek=peek, limit=MOST_MESSAGES)):
             break
     return messages

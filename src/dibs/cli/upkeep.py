@@ -6,6 +6,7 @@ import os
 import sys
 
 from dibs import fs, transfer
+from dibs.address import open_store
 from dibs.board import TaskBoard
 from dibs.cli.context import write
 from dibs.cli.render import cut, number, one_line, safe
@@ -157,7 +158,8 @@ def _import(ctx: Context, file: TextIO) -> int:
     except NoBoard:
         # Try it on a board in memory first, so that an export that is no good leaves no empty board behind.
         transfer.load(TaskBoard(), lines)
-        board, made = TaskBoard.open(ctx.url, create=True, worker=ctx.worker), True
+        # Not `TaskBoard.open`, which would begin a changelog: this board's is in the export.
+        board, made = TaskBoard(store=open_store(ctx.url, create=True)), True
     try:
         tasks = transfer.load(board, lines)
         with board._store.read() as tx:

@@ -42,6 +42,18 @@ def copy_lock(lock: Lock) -> Lock:
     return Lock(**{name: getattr(lock, name) for name in Lock.__slots__})
 
 
+def copy_event(event: Event) -> Event:
+    made = Event(**{name: getattr(event, name) for name in Event.__slots__})
+    made.data = copy_json(event.data)
+    return made
+
+
+def copy_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: copy_json(entry) for key, entry in value.items()}
+    return [copy_json(entry) for entry in value] if isinstance(value, list) else value
+
+
 class Tables:
     """The rows, and the orders in which they are asked for."""
 
@@ -204,12 +216,12 @@ class MemoryTx:
         for event in events:
             event.seq = self.last_event() + 1
             event.time = self.now
-            log.append(event)
+            log.append(copy_event(event))
 
     def events(self, after: int, limit: int, task_id: str | None = None) -> list[Event]:
         start = bisect_left(self._t.events, after + 1, key=lambda e: e.seq)
         found = (e for e in self._t.events[start:] if task_id is None or e.task_id == task_id)
-        return [e for _, e in zip(range(limit), found, strict=False)]
+        return [copy_event(e) for _, e in zip(range(limit), found, strict=False)]
 
     # -- requests and messages
 
@@ -226,11 +238,14 @@ class MemoryTx:
         self._undo.append(lambda: posted.__delitem__(slice(before, None)))
         posted.extend(messages)
 
-    def messages(self, name: str | None, after: int, limit: int) -> list[Message]:
+    def messages(self, name: str | None, after: int, limit: int, newest: bool) -> list[Message]:
         start = bisect_left(self._t.messages, after + 1, key=lambda m: m.seq)
-        return [
-            m for m in self._t.messages[start:] if name is None or m.to == name or (m.to is None and m.sender != name)
-        ][-limit:]
+        found = [
+            Message(m.sender, m.content, m.to, m.time, m.seq)
+            for m in self._t.messages[start:]
+            if name is None or m.to == name or (m.to is None and m.sender != name)
+        ]
+        return found[-limit:] if newest else found[:limit]
 
     def mark(self, reader: str) -> int:
         return self._t.marks.get(reader, 0)
@@ -296,7 +311,7 @@ def _matches(task: BoardTask, filters: dict[str, str]) -> bool:
             if value not in task.labels:
                 return False
         elif name == "search":
-            if value.lower() not in task.description.lower():
+            if value.casefold() not in task.description.casefold():
                 return False
         elif getattr(task, name) != value:
             return False
@@ -362,10 +377,11 @@ class _Turn:
             return self._tx
         tx = self._tx = MemoryTx(tables, now)
         if moved:
+            before = tables.anchor
+            tx._undo.append(lambda: setattr(tables, "anchor", before))
             tables.anchor = moved
         if shift:
             move_leases(tx, shift)
-            tx._undo.clear()  # the clock stays moved, whatever becomes of the block
         return tx
 
     def __exit__(

@@ -82,13 +82,12 @@ REMEMBER = "INSERT INTO request (key, answer, time) VALUES (?, ?, ?)"
 FORGET = "DELETE FROM request WHERE time < ?"
 REQUESTS = "SELECT key, answer, time FROM request ORDER BY key"
 
-# Messages, newest first: everybody's; one name's.
+# Messages, the first or (True) the newest: everybody's; one name's.
 POST = "INSERT INTO message (seq, time, sender, recipient, content) VALUES (?, ?, ?, ?, ?)"
-MESSAGES = "SELECT sender, content, recipient, time, seq FROM message WHERE seq > ? ORDER BY seq DESC LIMIT ?"
-MESSAGES_TO = (
-    "SELECT sender, content, recipient, time, seq FROM message "
-    "WHERE seq > ? AND (recipient = ? OR (recipient IS NULL AND sender <> ?)) ORDER BY seq DESC LIMIT ?"
-)
+_MESSAGES = "SELECT sender, content, recipient, time, seq FROM message WHERE seq > ?"
+_FOR = " AND (recipient = ? OR (recipient IS NULL AND sender <> ?))"
+MESSAGES = {newest: f"{_MESSAGES} ORDER BY seq{' DESC' * newest} LIMIT ?" for newest in (False, True)}
+MESSAGES_TO = {newest: f"{_MESSAGES}{_FOR} ORDER BY seq{' DESC' * newest} LIMIT ?" for newest in (False, True)}
 MARK = "SELECT mark FROM reader WHERE name = ?"
 SET_MARK = "INSERT OR REPLACE INTO reader (name, mark) VALUES (?, ?)"
 MARKS = "SELECT name, mark FROM reader ORDER BY name"
@@ -109,5 +108,6 @@ FILTERS = {
     "parent": "parent = ?",
     "search": "instr(lower(description), lower(?)) > 0",
 }
+SEARCH_FOLDED = "contains(description, ?)"
 FIND = "SELECT id FROM task WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
 ALL_TASKS = f"SELECT {TASK} FROM task WHERE seq > ? ORDER BY seq LIMIT ?"

@@ -39,7 +39,7 @@ from dibs.errors import BoardUnusable, Busy, Duplicate, Invalid, NoBoard, Outcom
 from dibs.stores import queries as q
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS
 from dibs.stores.shift import move_leases
-from dibs.stores.sql import SqlTx
+from dibs.stores.sql import SqlTx, contains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ class SqliteStore:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             cursor = connection.cursor()
             self._cursor = cursor
+            connection.create_scalar_function("contains", contains, 2, deterministic=True)
             if self._rows("PRAGMA application_id")[0][0] != APPLICATION_ID:
                 raise self._foreign(
                     "is not a dibs board" if os.path.getsize(path) else "is empty: something else has half-made it"
@@ -386,7 +387,7 @@ class SqliteStore:
             )
         if kind is apsw.IOError:
             return BoardUnusable(
-                f"the disk failed ({error}): the change was not made, or not confirmed",
+                f"the disk failed ({error}): nothing was changed",
                 hint="check the disk's health and free space, then look: dibs log",
                 path=self.path,
             )

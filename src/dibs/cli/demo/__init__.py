@@ -55,6 +55,7 @@ def demo(ctx: Context, args: Args) -> int:
         try:
             show.run()
         except KeyboardInterrupt:
+            show.end()
             ctx.note(f"stopped; the board stays at {board.url}")
             raise
         finally:
@@ -105,6 +106,7 @@ class Show:
         self._view = view.choose(ctx)
         self._state = State()
         self._seen = 0
+        self._over = False
 
     def run(self) -> None:
         started = time.monotonic()
@@ -153,12 +155,14 @@ class Show:
                     self.problems.append(f"{name} ended with code {process.returncode}: {last}")
 
     def end(self) -> None:
-        """No process is left behind, and the screen is as it was."""
+        """No process is left behind, and the screen is as it was. Once is enough."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.kill()
             process.wait()
-        self._view.end()
+        if not self._over:
+            self._over = True
+            self._view.end()
 
     # -- the accident
 
@@ -259,8 +263,9 @@ def _summary(ctx: Context, show: Show, verdict: Verdict) -> list[str]:
     for name in show.names:
         done = show.completed_by(name)
         text = f"{len(done):3} done"
-        killed = f"  killed while it worked on {lost.id}" if name == show.victim and lost else ""
-        what = cut("  " + ", ".join(done), width - 11 - len(text) - len(killed))
+        room = width - 11 - len(text)
+        killed = cut(f"  killed while it worked on {lost.id}", room) if name == show.victim and lost else ""
+        what = cut("  " + ", ".join(done), room - len(killed)) if done and room - len(killed) > 5 else ""
         lines.append(pad(name, 11) + text + paint(what, DIM, color) + paint(killed, RED, color))
     lines.append("")
     lines += [paint(f"{second:5.1f} s  ", DIM, color) + cut(text, width - 9) for second, text in show.scene.happened]
