@@ -64,7 +64,7 @@ class Claiming(Leases):
         if n is not None:
             limits.integer(n, "n", 1, 10_000)
         if lease is not None:
-            limits.seconds(lease, "lease")
+            lease = limits.seconds(lease, "lease")
         if task_id is not None:
             limits.task_id(task_id)
 
@@ -274,7 +274,7 @@ class Claiming(Leases):
         """Start a claim's lease, and that of its locks, anew."""
         limits.task_id(task_id)
         if lease is not None:
-            limits.seconds(lease, "lease")
+            lease = limits.seconds(lease, "lease")
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             task = self._get(tx, task_id)

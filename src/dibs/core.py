@@ -32,6 +32,11 @@ class Core:
         self._environment: Worker | None = None
         self._default = self._who(worker)
 
+    @property
+    def store(self) -> Store:
+        """Where the board lives, for tools that look below its verbs."""
+        return self._store
+
     # -- who
 
     def _who(self, worker: Worker | str | None) -> Worker | None:

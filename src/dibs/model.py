@@ -118,7 +118,7 @@ class Worker(Record):
     they are what makes its death provable.
     """
 
-    __slots__ = ("_text", "boot", "host", "kind", "name", "pid", "role", "session", "started")
+    __slots__ = ("name", "kind", "role", "session", "host", "pid", "started", "boot", "_text")
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Worker(Record):
 class Step(Record):
     """One of a task's ordered steps."""
 
-    __slots__ = ("completed_at", "completed_by", "expires_at", "id", "notes", "started_at", "status", "title")
+    __slots__ = ("id", "title", "status", "notes", "started_at", "expires_at", "completed_by", "completed_at")
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class Step(Record):
 class Blocker(Record):
     """A reason, raised by somebody, for which a task cannot be claimed until it is resolved."""
 
-    __slots__ = ("id", "raised_at", "raised_by", "reason", "resolution", "resolved_at", "resolved_by")
+    __slots__ = ("id", "reason", "raised_by", "raised_at", "resolution", "resolved_by", "resolved_at")
 
     def __init__(
         self,
@@ -419,18 +419,7 @@ class BoardTask:
 class Lock(Record):
     """A hold on a path pattern. `task_id` is set when it was taken together with a task."""
 
-    __slots__ = (
-        "acquired_at",
-        "expires_at",
-        "holder",
-        "id",
-        "lease",
-        "pattern",
-        "shared",
-        "task_id",
-        "token",
-        "worktree",
-    )
+    __slots__ = ("pattern", "holder", "token", "acquired_at", "expires_at", "lease", "shared", "task_id", "worktree", "id")
 
     def __init__(
         self,
@@ -460,7 +449,7 @@ class Lock(Record):
 class Event(Record):
     """One line of the changelog. `details` is for people; `data` is what replaying needs."""
 
-    __slots__ = ("action", "data", "details", "seq", "step_id", "task_id", "time", "worker", "worker_type")
+    __slots__ = ("action", "worker", "worker_type", "time", "task_id", "step_id", "details", "data", "seq")
 
     def __init__(
         self,
@@ -488,7 +477,7 @@ class Event(Record):
 class Message(Record):
     """A message from one worker to another (`to`), or to everybody (`to` is None)."""
 
-    __slots__ = ("content", "sender", "seq", "time", "to")
+    __slots__ = ("sender", "content", "to", "time", "seq")
 
     def __init__(self, sender: str, content: str, to: str | None = None, time: float = 0.0, seq: int = 0) -> None:
         self.sender = sender

@@ -46,7 +46,7 @@ SYSTEM = Worker("dibs", "system")
 class Reason(Record):
     """Why a task cannot be claimed now."""
 
-    __slots__ = ("code", "path", "task_id", "text", "until", "worker")
+    __slots__ = ("code", "text", "task_id", "worker", "path", "until")
 
     def __init__(
         self,

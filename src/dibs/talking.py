@@ -56,6 +56,13 @@ class Talking(Leases):
         with self._store.read() as tx:
             return tx.messages(None, 0, limit, newest=True)
 
+    def recent(self, limit: int = 50, task_id: str | None = None) -> list[Event]:
+        """The last events, of the board or of one task, oldest first."""
+        with self._store.read() as tx:
+            if task_id is not None:
+                return tx.events(0, 2**31, task_id)[-limit:]
+            return tx.events(tx.last_event() - limit, limit)
+
     def changelog(
         self, after: int = 0, *, task_id: str | None = None, follow: bool = False, timeout: float | None = None
     ) -> Iterator[Event]:

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.shell import Shell
 
 from dibs import TaskBoard
+from tests.cli.shell import Shell
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from tests.cli.shell import PATIENCE, Shell, environment
 
 from dibs.cli.spec import COMMANDS
+from tests.cli.shell import PATIENCE, Shell, environment
 
 
 @pytest.fixture

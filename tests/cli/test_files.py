@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.cli.shell import PATIENCE, Shell, environment
 
 

@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tests.cli.shell import Shell
 
 from dibs import __version__
 from dibs.cli import helping, main
 from dibs.cli.args import UsageError, find, parse, split
 from dibs.cli.spec import COMMANDS, GLOBALS, GROUPS, GUESSES, HINTS, OPTION_GUESSES
+from tests.cli.shell import Shell
 
 NAMES = [command[0] for command in COMMANDS]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pexpect
 import pytest
-from tests.cli.shell import PATIENCE, Shell
 
 from dibs.cli import main
+from tests.cli.shell import PATIENCE, Shell
 
 DIBS = f"{shlex.quote(sys.executable)} -m dibs"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.shell import width
 
 from dibs.cli import render
 from dibs.model import BoardTask
+from tests.cli.shell import width
 
 HOSTILE = [
     "\x1b[31mred\x1b[0m",

@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.cli.shell import Shell, width
 
 from dibs import TaskBoard
+from tests.cli.shell import Shell, width
 
 
 def test_init_makes_a_board_once(tmp_path: Path) -> None:

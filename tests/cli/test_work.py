@@ -7,9 +7,9 @@ import sys
 import time
 
 import pytest
-from tests.cli.shell import PATIENCE, Shell
 
 from dibs import TaskBoard
+from tests.cli.shell import PATIENCE, Shell
 
 DOCUMENT_004 = [
     "id", "description", "status", "assigned_to", "depends_on", "result", "priority",

@@ -162,6 +162,54 @@ def test_verbs_that_come_often_enough_keep_even_a_short_lease(board: TaskBoard, 
     assert board.complete("t1", worker=ANN).status is TaskStatus.COMPLETED
 
 
+def test_a_lease_that_was_renewed_a_moment_ago_is_not_forgotten(board: TaskBoard, clock: HandClock) -> None:
+    board.add("x", id="t1")
+    take(board, ANN, lease=30)
+    clock.advance(10)
+    board.renew("t1", worker=ANN)
+    for _ in range(5):
+        clock.advance(20)
+        board.tell("still here", worker=ANN)
+    assert board.complete("t1", worker=ANN).status is TaskStatus.COMPLETED
+
+
+def test_nor_is_a_lease_that_was_shortened(board: TaskBoard, clock: HandClock) -> None:
+    board.add("x", id="t1")
+    take(board, ANN)
+    clock.advance(10)
+    board.renew("t1", worker=ANN, lease=30)
+    for _ in range(5):
+        clock.advance(20)
+        board.tell("still here", worker=ANN)
+    assert board.complete("t1", worker=ANN).status is TaskStatus.COMPLETED
+
+
+@pytest.mark.parametrize("verb", RENEWING)
+def test_the_first_verb_of_a_new_process_renews_them_too(
+    board: TaskBoard, other: TaskBoard, clock: HandClock, verb: str
+) -> None:
+    board.add("x", id="first", paths=["src/a"])
+    board.add("y", id="second", steps=["one"])
+    board.add("z", id="free")
+    board.claim(ANN, n=2)
+    board.lock(["docs"], ANN)
+    clock.advance(HOUR / 2)
+    RENEWING[verb](other)
+    assert other.get("first").lease_expires_at == START + 1.5 * HOUR
+
+
+def test_a_refused_verb_does_not_keep_the_next_one_from_renewing(board: TaskBoard, other: TaskBoard, clock: HandClock) -> None:
+    board.add_many([{"description": "a", "id": "a"}, {"description": "b", "id": "b"}])
+    take(board, BEN, "b", lease=2 * HOUR)
+    take(board, ANN, "a")
+    clock.advance(HOUR / 2)
+    with pytest.raises(NotClaimable):
+        board.claim(ANN, "b")
+    clock.advance(1)
+    board.tell("still here", worker=ANN)
+    assert board.get("a").lease_expires_at == START + 1.5 * HOUR + 1
+
+
 def test_verbs_keep_a_lease_after_the_clock_was_set_back(board: TaskBoard, clock: HandClock) -> None:
     board.add("x", id="t1")
     take(board, ANN)

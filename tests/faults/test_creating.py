@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.processes.harness import Crew, assert_whole, new_seed
 
 from dibs import TaskBoard
+from tests.processes.harness import Crew, assert_whole, new_seed
 
 STRACE = shutil.which("strace")
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.processes.harness import assert_whole
 
 from dibs import TaskBoard
 from dibs.errors import BoardUnusable
+from tests.processes.harness import assert_whole
 
 SIZE = 3 * 1024 * 1024
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.processes.harness import Crew, assert_whole, path_of, rows
 
 from dibs import TaskBoard, fs
 from dibs.errors import OutcomeUnknown
 from dibs.stores.sqlite import SqliteStore
+from tests.processes.harness import Crew, assert_whole, path_of, rows
 
 STRACE = shutil.which("strace")
 Sync = Callable[[int], None]

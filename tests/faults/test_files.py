@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.processes.harness import Crew, assert_whole, environment, rows
 
 from dibs import TaskBoard, fs
 from dibs.errors import BoardUnusable, NoBoard
 from dibs.stores.schema import MIGRATIONS
 from dibs.stores.sqlite import SqliteStore
+from tests.processes.harness import Crew, assert_whole, environment, rows
 
 Bytes = dict[str, bytes | None]
 

@@ -7,10 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.processes.actors import files_under
-from tests.processes.harness import PATIENCE, Crew, assert_acyclic, assert_whole, everything, new_seed
 
 from dibs import TaskBoard
+from tests.processes.actors import files_under
+from tests.processes.harness import PATIENCE, Crew, assert_acyclic, assert_whole, everything, new_seed
 
 
 def drained(url: str, crew: Crew, tmp_path: Path, processes: int, tasks: int, patience: float = PATIENCE) -> None:

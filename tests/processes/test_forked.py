@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.processes.harness import Crew, assert_whole, rows, wait_until
-
 from dibs import TaskBoard
+from tests.processes.harness import Crew, assert_whole, rows, wait_until
 
 
 def test_parent_and_child_go_on_with_one_board_object(url: str, crew: Crew) -> None:

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable
 
 import pytest
-from tests.processes.harness import Crew, assert_whole, new_seed
 
 from dibs import Event, TaskBoard
+from tests.processes.harness import Crew, assert_whole, new_seed
 
 RENEWALS = ("renewed_activity", "renewed_locks")
 

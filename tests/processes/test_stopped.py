@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 
-from tests.processes.harness import Crew, assert_whole, wait_until, waits_for_lock
-
 from dibs import TaskBoard
+from tests.processes.harness import Crew, assert_whole, wait_until, waits_for_lock
 
 
 def test_a_holder_that_slept_through_its_lease_cannot_complete(url: str, crew: Crew) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.processes.harness import Actor, Crew
 
 from dibs import TaskBoard
+from tests.processes.harness import Actor, Crew
 
 TIMEOUT = 30.0
 

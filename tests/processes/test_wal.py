@@ -6,6 +6,7 @@ import os
 import time
 
 import pytest
+
 from tests.processes.harness import Crew, assert_whole, path_of
 
 LIMIT = 40 * 1024 * 1024

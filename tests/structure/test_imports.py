@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.processes.harness import environment
 
 import dibs
 from dibs import TaskBoard
+from tests.processes.harness import environment
 
 PACKAGE = Path(dibs.__file__).resolve().parent
 MODULES = {

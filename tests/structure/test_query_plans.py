@@ -11,11 +11,11 @@ import pytest
 
 from dibs import TaskBoard
 from dibs.stores import queries as q
-from dibs.stores.schema import MIGRATIONS
+from dibs.stores.sqlite import SqliteStore
 
 Plan = list[str]
 
-FRAGMENTS = {"TASK", "LOCK", "EVENT"}
+FRAGMENTS = {"TASK", "LOCK", "EVENT", "SEARCH_FOLDED"}
 """Names in `queries` that are parts of statements."""
 
 PLANS = {
@@ -47,7 +47,8 @@ PLANS = {
     "FORGET": ["SEARCH request USING INDEX request_time (time<?)"],
     "RECALL": ["SEARCH request USING PRIMARY KEY (key=?)"],
     "MARK": ["SEARCH reader USING PRIMARY KEY (name=?)"],
-    "MESSAGES": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],
+    "MESSAGES[False]": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],
+    "MESSAGES[True]": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],
 }
 """The steps that a plan must have. Two scans of `task_lease` are meant: it holds nothing but what is in progress."""
 
@@ -66,13 +67,12 @@ MAY_SCAN = {"lock", "reader", "json_each"}
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[apsw.Connection]:
-    connection = apsw.Connection(":memory:")
-    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # as the store does
-    for migration in MIGRATIONS:
-        connection.execute(migration)
-    yield connection
-    connection.close()
+def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    """The connection of a store, with the settings and functions that it runs with."""
+    store = SqliteStore(str(tmp_path_factory.mktemp("plans") / "board.db"), create=True)
+    assert store._connection is not None
+    yield store._connection
+    store.close()
 
 
 def plan(database: apsw.Connection, statement: str) -> Plan:
@@ -89,6 +89,8 @@ def statements() -> dict[str, str]:
                 found[name] = value
             elif isinstance(value, tuple):
                 found |= {f"{name}[{at}]": text for at, text in enumerate(value)}
+            elif isinstance(value, dict) and name not in ("GROUPS", "FILTERS"):
+                found |= {f"{name}[{key}]": text for key, text in value.items()}
     return found
 
 
@@ -115,7 +117,7 @@ def test_no_statement_reads_a_whole_table_that_grows(database: apsw.Connection, 
     assert scanned(steps) - MAY_SCAN <= wanted, steps
 
 
-@pytest.mark.parametrize("name", ["DUE", "IN_PROGRESS", "EVENTS", "FIND", "MESSAGES"])
+@pytest.mark.parametrize("name", ["DUE", "IN_PROGRESS", "EVENTS", "FIND", "MESSAGES[True]"])
 def test_what_is_asked_for_in_order_comes_in_order(database: apsw.Connection, name: str) -> None:
     assert not [step for step in plan(database, statements()[name]) if "TEMP B-TREE" in step]
 

@@ -349,7 +349,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("--workers", "", "N", "int", False, "how many worker processes (default 4)"),
             ("--tasks", "", "N", "int", False, "how many tasks (default 24)"),
-            ("--seed", "", "N", "int", False, "repeat a run: who works how long, who is killed"),
+            ("--seed", "", "N", "int", False, "the same working times again (--json says the seed of a run)"),
         ),
         ("dibs demo", "dibs demo --workers 8 --tasks 100"),
         "Uses a board of its own in a temporary folder, and leaves it there to look at.",

@@ -8,21 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dibs.board import TaskBoard
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.model import Event, Message
 
 LIMIT = 50
 MOST_MESSAGES = 1000
-
-
-def recent(board: TaskBoard, limit: int, task_id: str | None = None) -> list[Event]:
-    """The last events, of the board or of a task, oldest first."""
-    with board._store.read() as tx:
-        if task_id is not None:
-            return tx.events(0, 2**31, task_id)[-limit:]
-        return tx.events(tx.last_event() - limit, limit)
 
 
 def log(ctx: Context, args: Args) -> int:
@@ -35,7 +26,7 @@ def log(ctx: Context, args: Args) -> int:
         limit = 0 if args.all or ctx.json else LIMIT
     after = args.after or 0
     if limit and args.after is None and not args.all:
-        events = recent(board, limit, task_id)
+        events = board.recent(limit, task_id)
         if events and events[0].seq > 1 and task_id is None and not ctx.json:
             _say_cut(ctx, f"the last {len(events):,} of {events[-1].seq:,}; all: dibs log --all")
         elif len(events) == limit and task_id is not None and not ctx.json:
@@ -122,7 +113,7 @@ def inbox(ctx: Context, args: Args) -> int:
             for line in wrap(message.content, ctx.width):
                 ctx.say(line)
         if more:
-            ctx.say(f"these are the newest {len(messages):,}; older ones are in the changelog: dibs log --all")
+            ctx.say(f"{len(messages):,} shown, there may be more: dibs inbox again, or dibs log --all")
         if not messages:
             ctx.say("no new messages")
     return 3 if args.wait and not messages else 0
@@ -130,7 +121,7 @@ def inbox(ctx: Context, args: Args) -> int:
 
 def _receive(ctx: Context, peek: bool, wait: float) -> list[Message]:
     board, worker = ctx.board, ctx.worker
-    last = recent(board, 1) if wait else []
+    last = board.recent(1) if wait else []
     messages = board.inbox(worker, peek=peek, limit=MOST_MESSAGES)
     if messages or not wait:
         return messages

@@ -203,10 +203,9 @@ def show(ctx: Context, args: Args) -> int:
         ]
         ctx.emit(document)
         return 0
-    from dibs.cli.talk import recent
 
     now = board.now()
-    events = recent(board, SHOWN_EVENTS + 1, task.id)
+    events = board.recent(SHOWN_EVENTS + 1, task.id)
     for line in _sheet(ctx, task, needs, _in_words(reasons), events, now):
         ctx.say(line)
     return 0
