@@ -40,8 +40,8 @@ class Locking(Leases):
                 held = tx.locks(patterns)
                 if holds.conflicts(patterns, shared, held, who, tx.now) and self._reap(tx):
                     held = tx.locks(patterns)
+                self._drop(tx, [lock for lock in held if lock.expires_at <= tx.now], rules.SYSTEM, "expired")
                 granted, event = holds.take(patterns, shared, held, who, tx.next_token(), tx.now, length, tree)
-                tx.drop_locks([lock for lock in held if lock.expires_at <= tx.now])
                 tx.save_locks(granted)
                 tx.append([event])
                 self._look_again(tx, who, length)

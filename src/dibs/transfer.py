@@ -30,7 +30,7 @@ FORMAT = 1
 
 def dump(board: TaskBoard) -> Iterator[str]:
     """The lines of an export, without line ends, from one consistent state."""
-    with board._store.read() as tx:
+    with board.store.read() as tx:
         number = 0
         for number, line in enumerate(_lines(tx), 1):  # noqa: B007 - counted for the last line
             yield dumps(line)
@@ -121,7 +121,7 @@ def load(board: TaskBoard, lines: Iterable[str]) -> int:
             f"the export is cut off after line {number}; nothing was imported", hint="export again: dibs export FILE"
         )
     _check(tasks, events)
-    with board._store.write() as tx:
+    with board.store.write() as tx:
         begun = tx.last_event()  # 1 if the board was made by `dibs init`, whose event then stands for the export's own
         if sum(tx.counts().values()) or begun > 1 or (begun and events and events[0].action != "work_item_created"):
             raise Invalid(

@@ -478,18 +478,18 @@ def create(url: str) -> None:
 def creations(folder: str, seed: str, tries: str) -> None:
     """Kill a process somewhere while it creates a board; says how it stands after each: made, or not."""
     rng = random.Random(int(seed))
-    started = time.monotonic()
-    create(f"sqlite:{folder}/whole/board.db")
-    usual = time.monotonic() - started
+    longest = 0.03  # how long a creation takes, about: it changes with what else the machine does
     for number in range(int(tries)):
         url = f"sqlite:{folder}/{number}/board.db"
         child = os.fork()
         if not child:
             with_no_way_back(create, url)
-        time.sleep(rng.random() * usual * 1.2)
+        time.sleep(rng.random() * longest)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        say(f"{'killed' if os.WIFSIGNALED(status) else 'finished'} {number}")
+        killed = os.WIFSIGNALED(status)
+        longest *= 1.1 if killed else 0.7
+        say(f"{'killed' if killed else 'finished'} {number}")
     say("over")
 
 

@@ -21,7 +21,7 @@ _FOLLOWS = ("_board", "seq", "unmet")
 
 def disagreements(board: TaskBoard) -> list[str]:
     """Where the board's state differs from what replaying its changelog gives, as sentences; empty when nowhere."""
-    with board._store.read() as tx:
+    with board.store.read() as tx:
         try:
             state = _replayed(tx)
         except (KeyError, TypeError, ValueError) as error:

@@ -231,7 +231,7 @@ def _find_holds(report: Report, code: str, why: str, held: list[str], noun: str 
 
 
 def _changelog(report: Report, board: TaskBoard, deep: bool) -> None:
-    with board._store.read() as tx:
+    with board.store.read() as tx:
         events = tx.last_event()
     facts: dict[str, Any] = {"last_event": events, "replayed": deep or events <= REPLAYED, "agrees": None}
     report.facts["changelog"] = facts

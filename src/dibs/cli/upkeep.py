@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def recover(ctx: Context, args: Args) -> int:
     with TaskBoard.open(ctx.url, worker=ctx.worker) as board:
-        with board._store.read() as tx:
+        with board.store.read() as tx:
             before = tx.last_event()
         ids = board.recover(name=args.worker)
         tasks = [board.get(task_id) for task_id in ids]
@@ -162,7 +162,7 @@ def _import(ctx: Context, file: TextIO) -> int:
         board, made = TaskBoard(store=open_store(ctx.url, create=True)), True
     try:
         tasks = transfer.load(board, lines)
-        with board._store.read() as tx:
+        with board.store.read() as tx:
             events = tx.last_event()
         url = board.url
         if made:
