@@ -7,6 +7,7 @@ import random
 
 import pytest
 from hypothesis import HealthCheck, settings
+
 from tests.clocks import HandClock
 
 settings.register_profile(
@@ -15,6 +16,7 @@ settings.register_profile(
     deadline=None,
     derandomize=False,
     print_blob=True,
+    report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile("ci", settings.get_profile("default"), max_examples=200, database=None)

@@ -104,21 +104,20 @@ class Claiming(Leases):
         if key is not None and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer))
         self._sweep(tx)
-        self._keep_alive(tx, who)
         if task_id is not None:
             found = self._named(tx, who, task_id)
-            if found.status is IN_PROGRESS:
-                return [found]  # the same session asks again for what it holds
-            taken = [self._take(tx, found, who, lease)]
+            # In progress: the same session asks again for what it holds.
+            taken = [found if found.status is IN_PROGRESS else self._take(tx, found, who, lease)]
         else:
             taken = [self._take(tx, task, who, lease) for task in self._available(tx, who, n, claiming=True)]
         if key is not None and taken:
             tx.remember(key, dumps([[task.id, task.token] for task in taken]))
+        self._keep_alive(tx, who)  # last: a refused claim must not count as a renewal
         return taken
 
     def _take(self, tx: Tx, task: BoardTask, who: Worker, lease: float | None) -> BoardTask:
         length = rules.lease_length(who, lease, self._lease)
-        self._look_again(tx, who, length)
+        self._look_again(who, length)
         token = tx.next_token()
         locks = holds.for_task(task, who, token, tx.now, length, self._worktree()) if task.paths else []
         event = rules.claim(task, who, token, tx.now, length, locks)

@@ -24,6 +24,9 @@ REAP_EVERY = 1.0
 """Seconds between two looks, by one process, for holders whose process has died. A claim that finds nothing always
 looks."""
 
+FRESH = 0.95
+"""The part of a lease that must be left for it not to be renewed: a verb right after another adds no event."""
+
 
 class Leases(Core):
     def _sweep(self, tx: Tx) -> None:
@@ -91,40 +94,37 @@ class Leases(Core):
     def _keep_alive(self, tx: Tx, who: Worker) -> None:
         """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease."""
         key = (who.name, who.session)
-        looked, often = self._renewed.get(key, (float("-inf"), 0.0))
+        looked, often = self._renewed.get(key, (float("-inf"), 60.0))
         if 0 <= tx.now - looked < often:
             return
-        tasks = [
-            t for t in tx.in_progress(who.name) if _needs_renewal(t.holder, who, t.lease_expires_at, t.lease, tx.now)
-        ]
-        events = [rules.renew(task, tx.now, None) for task in tasks]
-        renewed = {task.id for task in tasks}
-        locks = [
-            lock
-            for lock in tx.locks(name=who.name)
-            if lock.task_id in renewed
-            or (lock.task_id is None and _needs_renewal(lock.holder, who, lock.expires_at, lock.lease, tx.now))
-        ]
-        holds.renew(locks, tx.now)
-        if tasks:
-            tx.save(tasks)
-        tx.save_locks(locks)
-        if free := [lock for lock in locks if lock.task_id is None]:
-            events.append(rules.event("renewed_locks", who, None, locks=[rules.lock_data(lock) for lock in free]))
-        if events:
-            tx.append(events)
+        tasks = [t for t in tx.in_progress(who.name) if _is_held(t.holder, who, t.lease_expires_at, tx.now)]
+        locks = [lock for lock in tx.locks(name=who.name) if _is_held(lock.holder, who, lock.expires_at, tx.now)]
         self._renewed[key] = (tx.now, 60.0)
         for lease in [task.lease for task in tasks] + [lock.lease for lock in locks]:
-            self._look_again(tx, who, lease or 60.0)
+            self._look_again(who, lease or 60.0)
+        old = [task for task in tasks if (task.lease_expires_at or 0) - tx.now < FRESH * (task.lease or 0)]
+        ids = {task.id for task in old}
+        loose = [lock for lock in locks if lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease]
+        events = [rules.renew(task, tx.now, None) for task in old]
+        stale = loose + [lock for lock in locks if lock.task_id in ids]
+        holds.renew(stale, tx.now)
+        if loose:
+            events.append(rules.event("renewed_locks", who, None, locks=[rules.lock_data(lock) for lock in loose]))
+        if events:
+            tx.save(old)
+            tx.save_locks(stale)
+            tx.append(events)
 
-    def _look_again(self, tx: Tx, who: Worker, lease: float) -> None:
+    def _look_again(self, who: Worker, lease: float) -> None:
         """This worker holds something with such a lease: look often enough to renew it."""
         key = (who.name, who.session)
-        looked, often = self._renewed.get(key, (tx.now, 60.0))
+        looked, often = self._renewed.get(key, (float("-inf"), 60.0))
         self._renewed[key] = (looked, min(often, lease / 20))
 
     def _renew(self, tx: Tx, task: BoardTask, lease: float | None = None) -> None:
         event = rules.renew(task, tx.now, lease)
+        if task.holder is not None:
+            self._look_again(task.holder, task.lease or 60.0)
         if task.paths:
             locks = [lock for lock in tx.locks(task.paths) if lock.task_id == task.id]
             holds.renew(locks, tx.now, task.lease)
@@ -138,12 +138,5 @@ class Leases(Core):
             tx.append([holds.dropped(locks, who, why)])
 
 
-def _needs_renewal(holder: Worker | None, who: Worker, expires: float | None, lease: float | None, now: float) -> bool:
-    return (
-        holder is not None
-        and holder.is_same(who)
-        and expires is not None
-        and expires > now
-        and lease is not None
-        and expires - now < 0.95 * lease
-    )
+def _is_held(holder: Worker | None, who: Worker, expires: float | None, now: float) -> bool:
+    return holder is not None and holder.is_same(who) and expires is not None and expires > now

@@ -44,7 +44,7 @@ class Locking(Leases):
                 granted, event = holds.take(patterns, shared, held, who, tx.next_token(), tx.now, length, tree)
                 tx.save_locks(granted)
                 tx.append([event])
-                self._look_again(tx, who, length)
+                self._look_again(who, length)
                 self._keep_alive(tx, who)
                 return granted
 

@@ -419,7 +419,18 @@ class BoardTask:
 class Lock(Record):
     """A hold on a path pattern. `task_id` is set when it was taken together with a task."""
 
-    __slots__ = ("pattern", "holder", "token", "acquired_at", "expires_at", "lease", "shared", "task_id", "worktree", "id")
+    __slots__ = (
+        "pattern",
+        "holder",
+        "token",
+        "acquired_at",
+        "expires_at",
+        "lease",
+        "shared",
+        "task_id",
+        "worktree",
+        "id",
+    )
 
     def __init__(
         self,

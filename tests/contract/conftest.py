@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.clocks import HandClock
-from tests.contract.stores import CAPABILITIES, HOMES, Home
 
 from dibs import TaskBoard
 from dibs.errors import Unsupported
+from tests.clocks import HandClock
+from tests.contract.stores import CAPABILITIES, HOMES, Home
 
 
 @pytest.fixture(params=HOMES, ids=lambda kind: kind.name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, actions
 
 from dibs import BoardTask, TaskBoard, TaskStatus
 from dibs.errors import Duplicate, Invalid, NotFound
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, actions
 
 
 def test_a_new_task_has_the_documented_defaults(board: TaskBoard) -> None:

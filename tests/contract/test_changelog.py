@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, take
-from tests.contract.state import differences
 
 from dibs import Event, TaskBoard
 from dibs.errors import DibsError
 from dibs.replay import replay
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, take
+from tests.contract.state import differences
 
 pytestmark = pytest.mark.needs("changelog")
 

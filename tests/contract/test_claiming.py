@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
 from dibs import LeaseLost, NotClaimable, NotFound, TaskBoard, TaskStatus, Worker
 from dibs.errors import Invalid
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
 
 def codes(error: NotClaimable) -> list[str]:

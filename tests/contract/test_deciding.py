@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, LEAD, actions, agent, take
 
 from dibs import LeaseLost, TaskBoard, TaskStatus
 from dibs.errors import Invalid, NotHolder, WrongStatus
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, LEAD, actions, agent, take
 
 DECISIONS = ("retry", "cancel", "accept", "reject", "block", "unblock")
 

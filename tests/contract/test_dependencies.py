@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.contract.people import ANN, BEN, EVE, take
 
 from dibs import NotFound, TaskBoard, TaskStatus
 from dibs.errors import DependencyCycle, Invalid, WrongStatus
+from tests.contract.people import ANN, BEN, EVE, take
 
 
 def test_a_task_waits_until_every_dependency_is_completed(board: TaskBoard) -> None:

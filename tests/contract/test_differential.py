@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clocks import HandClock
-from tests.contract.plain import MEMBERS
-from tests.contract.stores import HOMES, Home
 
 from dibs import BoardTask, Event, Lock, Message, TaskBoard, Worker
 from dibs.errors import DibsError
 from dibs.model import Record
+from tests.clocks import HandClock
+from tests.contract.plain import MEMBERS
+from tests.contract.stores import HOMES, Home
 
 WORKERS = [
     Worker("ann", session="s1"),

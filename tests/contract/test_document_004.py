@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
+from dibs import BoardTask, TaskBoard, TaskStatus
 from tests.clocks import HandClock
 from tests.contract.people import take
 from tests.contract.stores import Home
-
-from dibs import BoardTask, TaskBoard, TaskStatus
 
 
 def test_the_direct_usage_example(board: TaskBoard) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, actions, agent, take
 
 from dibs import LeaseLost, NotFound, TaskBoard, TaskStatus, Worker
 from dibs.errors import NotHolder, WrongStatus
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, actions, agent, take
 
 
 def test_complete_records_the_result_and_the_time(board: TaskBoard, clock: HandClock) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.clocks import HandClock
-from tests.contract.people import ANN, BEN, EVE, agent, take
 
 from dibs import TaskBoard, Worker
 from dibs.errors import DibsError, Invalid
+from tests.clocks import HandClock
+from tests.contract.people import ANN, BEN, EVE, agent, take
 
 LIMIT = 64 * 1024
 BAD_TEXT: dict[str, object] = {

@@ -7,12 +7,12 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent, take
-from tests.contract.stores import Home
 
 from dibs import LeaseLost, NotClaimable, TaskBoard, TaskStatus, Worker
 from dibs.worker import boot, host
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, agent, take
+from tests.contract.stores import Home
 
 HOUR = 3600.0
 
@@ -198,7 +198,9 @@ def test_the_first_verb_of_a_new_process_renews_them_too(
     assert other.get("first").lease_expires_at == START + 1.5 * HOUR
 
 
-def test_a_refused_verb_does_not_keep_the_next_one_from_renewing(board: TaskBoard, other: TaskBoard, clock: HandClock) -> None:
+def test_a_refused_verb_does_not_keep_the_next_one_from_renewing(
+    board: TaskBoard, other: TaskBoard, clock: HandClock
+) -> None:
     board.add_many([{"description": "a", "id": "a"}, {"description": "b", "id": "b"}])
     take(board, BEN, "b", lease=2 * HOUR)
     take(board, ANN, "a")

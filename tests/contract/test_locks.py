@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
 from dibs import Busy, NotClaimable, NotFound, TaskBoard
 from dibs.errors import Invalid
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
 pytestmark = pytest.mark.needs("locks")
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, take
 
 from dibs import NotFound, TaskBoard, TaskStatus
 from dibs.errors import AmbiguousId, DibsError, Invalid
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, take
 
 TEN_KEYS = [
     "id",

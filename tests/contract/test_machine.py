@@ -15,14 +15,14 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.clocks import HandClock
-from tests.contract.plain import LEASE, MEMBERS, By, PlainBoard, PlainTask, Refused, overlap, same
-from tests.contract.state import differences
-from tests.contract.stores import HOMES, Home
 
 from dibs import BoardTask, Worker
 from dibs.errors import DibsError
 from dibs.replay import State, replay
+from tests.clocks import HandClock
+from tests.contract.plain import LEASE, MEMBERS, By, PlainBoard, PlainTask, Refused, overlap, same
+from tests.contract.state import differences
+from tests.contract.stores import HOMES, Home
 
 # Two sessions of one name are two workers. Where one of two sessions is unknown they are the same worker.
 WORKERS = {
@@ -115,7 +115,7 @@ class BoardMachine(RuleBasedStateMachine):
             if self.model.is_live(task) and task.holder and same(task.holder, by):
                 expires = rows[task.id].lease_expires_at
                 assert expires is not None
-                task.expires = self.allowed(expires - now, task.expires, task.lease)
+                task.expires = self.allowed(expires - now, task.expires, task.lease, by, task.holder)
                 for lock in self.model.locks:
                     if lock.task == task.id:
                         lock.expires = task.expires
@@ -123,11 +123,14 @@ class BoardMachine(RuleBasedStateMachine):
         for lock in self.model.live_locks():
             if lock.task is None and same(lock.holder, by):
                 real = held[lock.pattern, lock.token]
-                lock.expires = self.allowed(real.expires_at - now, lock.expires, lock.lease)
+                lock.expires = self.allowed(real.expires_at - now, lock.expires, lock.lease, by, lock.holder)
 
-    def allowed(self, left: float, expires: float, lease: float) -> float:
+    def allowed(self, left: float, expires: float, lease: float, by: Worker, holder: Worker) -> float:
+        """A renewal may lag a little, so that not every verb writes: a tenth of the lease, and a minute where one of
+        the sessions is unknown (each looks for itself)."""
         assert left in (lease, expires - self.model.now), f"a lease of {lease} has {left} left"
-        assert left >= 0.9 * lease, f"a lease of {lease} was not renewed by its holder's verb: {left} left"
+        lag = 0.1 * lease if by.session == holder.session else max(60.0, 0.1 * lease)
+        assert left >= lease - lag, f"a lease of {lease} was not renewed by its holder's verb: {left} left"
         return self.model.now + left
 
     def use(self, task_id: str, user: str) -> tuple[By, dict[str, Any], Worker | None]:
@@ -499,7 +502,7 @@ class BoardMachine(RuleBasedStateMachine):
         self.clock.advance(seconds)
         self.model.now = self.clock.steady()
 
-    @rule(seconds=st.sampled_from([1, -1, 2, -2, 50, -50, 4000, -4000, 10**6, -(10**6)]))
+    @rule(seconds=st.sampled_from([1, -1, 2, -2, 50, -50, 4000, -4000, 50_000, -50_000]))
     def somebody_sets_the_clock(self, seconds: int) -> None:
         self.clock.jump(seconds)
 
@@ -573,12 +576,14 @@ class BoardMachine(RuleBasedStateMachine):
 
 assert set(LEASE) == {worker.kind for worker in WORKERS.values()}
 
-for kind in HOMES:
-    if not kind.cannot:  # the machine uses every verb; a store that lacks some has the contract's tests
-        machine: Any = type(f"{kind.name.title()}Machine", (BoardMachine,), {"home_kind": kind})
-        case = machine.TestCase
-        # The profile's number of examples, in proportion to what one costs.
-        case.settings = settings(
-            max_examples=settings().max_examples * kind.machine_percent // 100, stateful_step_count=80
-        )
-        globals()[f"Test{kind.name.title()}Machine"] = case
+
+def machine_on(kind: type[Home]) -> Any:
+    machine: Any = type(f"{kind.name.title()}Machine", (BoardMachine,), {"home_kind": kind})
+    case = machine.TestCase
+    # The profile's number of examples, in proportion to what one costs.
+    case.settings = settings(max_examples=settings().max_examples * kind.machine_percent // 100, stateful_step_count=80)
+    return case
+
+
+# The machine uses every verb; a store that lacks some has the contract's other tests.
+globals().update({f"Test{kind.name.title()}Machine": machine_on(kind) for kind in HOMES if not kind.cannot})

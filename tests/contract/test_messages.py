@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent
 
 from dibs import TaskBoard, Worker
 from dibs.errors import Invalid
+from tests.clocks import START, HandClock
+from tests.contract.people import ANN, BEN, EVE, actions, agent
 
 pytestmark = pytest.mark.needs("messages")
 

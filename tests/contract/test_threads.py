@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from tests.contract.people import EVE
-
 from dibs import Busy, TaskBoard, Worker
 from dibs.errors import DependencyCycle
+from tests.contract.people import EVE
 
 WORKERS = 8
 TASKS = 500

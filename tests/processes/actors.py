@@ -404,18 +404,30 @@ def add_through(board: TaskBoard, description: str) -> None:
 
 
 def forked_by_a_thread(url: str, rounds: str) -> None:
-    """Fork again and again while another thread writes; each child adds a task through the inherited object."""
+    """Fork again and again while other threads write and follow; each child adds a task through the inherited board."""
     import threading
 
-    board = TaskBoard.open(url, worker="parent", durability="normal")
+    board = TaskBoard.open(url, worker="parent")
     stop = threading.Event()
 
     def write() -> None:
         while not stop.is_set():
             board.tell("from the thread")
 
-    thread = threading.Thread(target=write)
-    thread.start()
+    def follow() -> None:
+        for _ in board.changelog(follow=True, timeout=60):
+            if stop.is_set():
+                return
+
+    def report(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            say(f"broken {type(error).__name__}: {error}")
+
+    threads = [threading.Thread(target=report, args=(work,)) for work in (write, write, follow)]
+    for thread in threads:
+        thread.start()
     for number in range(int(rounds)):
         child = os.fork()
         if not child:
@@ -427,7 +439,9 @@ def forked_by_a_thread(url: str, rounds: str) -> None:
                 os._exit(0)
             time.sleep(0.001)
     stop.set()
-    thread.join()
+    board.tell("the end")
+    for thread in threads:
+        thread.join()
     say("ended")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.clocks import START, HandClock
 
 from dibs.clock import JUMP, Clock, boot_id, read
+from tests.clocks import START, HandClock
 
 
 def test_the_first_reading_takes_the_wall_clock_and_an_anchor() -> None:
