@@ -150,7 +150,7 @@ class Claiming(Leases):
             return task
         why = rules.reasons(task, tx.get(task.depends_on), self._path_conflicts(tx, task, who), who, tx.now)
         if why:
-            raise rules.refuse_claim(task, why)
+            raise rules.refuse_claim(task, why, who)
         return task
 
     def _path_conflicts(self, tx: Tx, task: BoardTask, who: Worker | None) -> list[Lock]:
@@ -307,7 +307,7 @@ class Claiming(Leases):
                 if holder is not None and is_alive(holder):
                     raise NotHolder(
                         f"{name} is not gone: its process {holder.pid} is running; nothing was given back",
-                        hint=f"let it finish, or ask it: dibs tell {name} TEXT",
+                        hint=f"let it finish, or ask it: dibs tell {name} 'what you need'",
                         holder=name,
                         pid=holder.pid,
                     )

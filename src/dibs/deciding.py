@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from dibs.store import Tx
 
 
+_STEP_VERBS = {"add": "add a step to", "start": "start a step of", "done": "finish a step of", "skip": "skip a step of"}
+
+
 class Deciding(Leases):
     def _decide(
         self, task_id: str, worker: Worker | str | None, change: Callable[[Tx, BoardTask, Worker], Event]
@@ -135,7 +138,7 @@ class Deciding(Leases):
             task = self._get(tx, task_id)
             who = caller or task.holder or self._actor()
             if verb != "add" or task.status is IN_PROGRESS:
-                rules.require_claim(task, caller, token, tx.now, f"{verb} a step of")
+                rules.require_claim(task, caller, token, tx.now, _STEP_VERBS[verb])
             if rules.step_is(task, verb, step_id):
                 return task
             if verb == "add":
@@ -154,6 +157,8 @@ class Deciding(Leases):
 def _refuse_cycle(tx: Tx, task: BoardTask, needs: Sequence[BoardTask]) -> None:
     """Walk from what is to be needed, along what that needs; meeting `task` would close a circle. A level at a time,
     without recursion."""
+    if any(other.id == task.id for other in needs):
+        raise DependencyCycle(f"task {task.id} cannot wait for itself", hint="name another task", task_id=task.id)
     seen = {other.id for other in needs}
     level = list(needs)
     while level:

@@ -80,7 +80,7 @@ def busy(against: Sequence[Lock], now: float) -> Busy:
     error = Busy(
         f"{first.pattern} is held by {first.holder.name}{task} for another {span(first.expires_at - now)}{more}; "
         "nothing was locked",
-        hint=f"work on something else, wait with --wait, or ask: dibs tell {first.holder.name} TEXT",
+        hint=f"work on something else, or ask: dibs tell {first.holder.name} 'what you need'",
         conflicts=[{**lock_data(lock), "holder": lock.holder.name} for lock in against],
     )
     error.conflicts = list(against)

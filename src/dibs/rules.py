@@ -14,7 +14,7 @@ proof that its holder's process is dead (`board` asks `worker.is_dead`).
 
 from __future__ import annotations
 
-from dibs.errors import LeaseLost, NotClaimable, NotHolder, WrongStatus
+from dibs.errors import Invalid, LeaseLost, NotClaimable, NotHolder, WrongStatus
 from dibs.model import (
     CANCELLED,
     COMPLETED,
@@ -106,7 +106,7 @@ def lost(task: BoardTask, now: float) -> LeaseLost:
         present = "nobody holds it now"
         hint = f"claim it again before you go on: dibs claim {task.id}"
     else:
-        present = f"it is {task.status}"
+        present = f"it is {spoken(task.status)}"
         hint = f"see what happened: dibs show {task.id}"
     return LeaseLost(
         f"you no longer hold task {task.id}: {ended}, and {present}; nothing was changed",
@@ -120,6 +120,12 @@ def lost(task: BoardTask, now: float) -> LeaseLost:
 
 def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now: float, verb: str) -> None:
     """Let the holder of a live claim pass: known by its token, else by its name and session, else unchecked."""
+    if token is not None and (task.token is None or token > task.token):
+        raise Invalid(
+            f"task {task.id} has never had a claim with token {token}",
+            hint=f"the token of the present claim, if it is yours: dibs show {task.id}",
+            task_id=task.id,
+        )
     if token is not None and (task.token != token or task.status is not IN_PROGRESS):
         if task.token == token and task.status is not PENDING:
             raise wrong_status(task, verb)
@@ -134,31 +140,53 @@ def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now
 
 def not_holder(task: BoardTask, caller: Worker, now: float, verb: str) -> NotHolder:
     until = f" for another {span((task.lease_expires_at or now) - now)} unless renewed"
-    same = " in another session" if task.holder and task.holder.name == caller.name else ""
+    namesake = task.holder is not None and task.holder.name == caller.name
+    hint = f"take other work with: dibs claim; or ask: dibs tell {task.assigned_to} 'what you need'"
+    if namesake and caller.kind == "human":
+        hint = (
+            "if you claimed it in another terminal, finish it there; if that is closed, give everything of yours back "
+            f"with: dibs recover --worker {caller.name}"
+        )
+    elif namesake:
+        hint = "that is another session under your name: leave it alone, and take other work with: dibs claim"
     return NotHolder(
-        f"task {task.id} is held by {task.assigned_to}{same}{until}; {caller.name} cannot {verb} it",
-        hint=f"take other work with: dibs claim; or ask: dibs tell {task.assigned_to} TEXT",
+        f"task {task.id} is held by {task.assigned_to}{' in another session' * namesake}{until}; "
+        f"{caller.name} cannot {verb} it",
+        hint=hint,
         task_id=task.id,
         holder=task.assigned_to,
         token=task.token,
     )
 
 
+# What to do about a task whose status does not allow a verb: by verb where that matters, else by status.
 _WAY_OUT = {
+    ("accept", PENDING): "it has not been handed in; see how it stands: dibs show {id}",
+    ("reject", PENDING): "it has not been handed in; see how it stands: dibs show {id}",
+    ("release", PENDING): "nobody holds it, so there is nothing to give back",
+    ("renew", PENDING): "nobody holds it; to work on it: dibs claim {id}",
+    ("retry", PENDING): "it is back already; to take it: dibs claim {id}",
+    ("retry", COMPLETED): "completed work stays completed; for more of it: dibs add 'what is left to do'",
+    ("accept", IN_PROGRESS): "it has not been handed in; see who works on it: dibs show {id}",
+    ("reject", IN_PROGRESS): "it has not been handed in; see who works on it: dibs show {id}",
     PENDING: "claim it first: dibs claim {id}",
     IN_PROGRESS: "see who works on it: dibs show {id}",
-    REVIEW: "dibs accept {id}, or dibs reject {id} NOTE",
-    COMPLETED: "nothing more to do; for follow-up work add a new task: dibs add TEXT",
-    FAILED: "put it back with: dibs retry {id}",
-    CANCELLED: "put it back with: dibs retry {id}",
+    REVIEW: "it waits for somebody's decision; see: dibs show {id}",
+    COMPLETED: "nothing is left to do; for follow-up work: dibs add 'what is to be done'",
+    FAILED: "it can be put back with: dibs retry {id}",
+    CANCELLED: "it can be put back with: dibs retry {id}",
 }
 
 
+def spoken(status: str) -> str:
+    return "in review" if status == REVIEW else status.replace("_", " ")
+
+
 def wrong_status(task: BoardTask, verb: str) -> WrongStatus:
-    shown = task.status.replace("_", " ")
+    hint = _WAY_OUT.get((verb, task.status)) or _WAY_OUT[task.status]
     return WrongStatus(
-        f"cannot {verb} task {task.id}: it is {shown}",
-        hint=_WAY_OUT[task.status].format(id=task.id),
+        f"cannot {verb} task {task.id}: it is {spoken(task.status)}",
+        hint=hint.format(id=task.id),
         task_id=task.id,
         status=str(task.status),
     )
@@ -224,19 +252,21 @@ def reasons(
                    until=task.lease_expires_at)
         )  # fmt: skip
     elif task.status not in (PENDING, IN_PROGRESS):
-        found.append(Reason(str(task.status), f"it is {task.status.replace('_', ' ')}", task.id))
+        found.append(Reason(str(task.status), f"it is {spoken(task.status)}", task.id))
     for need in task.depends_on:
         other = needs.get(need)
         if other is None or other.status is COMPLETED:
             continue
-        text = f"waits for {need} ({other.status.replace('_', ' ')})"
+        text = f"waits for {need} ({spoken(other.status)})"
         if other.status in (FAILED, CANCELLED):
             text += f": dibs retry {need}, or drop the edge: dibs dep {task.id} --drop {need}"
         found.append(Reason("dependency", text, need))
     for blocker in task.open_blockers:
         found.append(Reason("blocker", f"blocked by {blocker.raised_by}: {blocker.reason}", task.id, blocker.raised_by))
     if worker is not None and task.reserved not in reserved_for(worker.kind):
-        found.append(Reason("reserved", f"reserved for a {task.reserved} worker", task.id))
+        found.append(
+            Reason("reserved", f"reserved for {'an agent' if task.reserved == 'agent' else 'a human'}", task.id)
+        )
     for lock in conflicts:
         what = f" for task {lock.task_id}" if lock.task_id else ""
         found.append(
@@ -247,10 +277,15 @@ def reasons(
     return found
 
 
-def refuse_claim(task: BoardTask, why: Sequence[Reason]) -> NotClaimable:
+def refuse_claim(task: BoardTask, why: Sequence[Reason], worker: Worker) -> NotClaimable:
+    hint = "take other work with: dibs claim"
+    if why[0].code == "held" and task.holder is not None and task.holder.is_same(worker):
+        hint = f"if that claim is yours, go on with it; when finished: dibs done {task.id} 'what you did'"
+    elif why[0].code in _WAY_OUT:
+        hint = _WAY_OUT[why[0].code].format(id=task.id)
     return NotClaimable(
         f"cannot claim task {task.id}: " + "; ".join(r.text for r in why),
-        hint="take other work with: dibs claim",
+        hint=hint,
         task_id=task.id,
         reasons=[r.as_dict() for r in why],
     )

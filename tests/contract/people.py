@@ -28,3 +28,8 @@ def take(board: TaskBoard, worker: Worker | str = ANN, task_id: str | None = Non
 
 def actions(board: TaskBoard, task_id: str | None = None) -> list[str]:
     return [event.action for event in board.changelog(task_id=task_id)]
+
+
+def ascii_start(value: object) -> str:
+    """A short name for a parameter that may be long or unprintable."""
+    return ascii(value)[:16]

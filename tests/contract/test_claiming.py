@@ -81,6 +81,15 @@ def test_the_same_session_that_asks_again_for_what_it_holds_gets_it(board: TaskB
     assert actions(board, "t1") == ["added_activity", "claimed_activity"]
 
 
+def test_asking_again_shows_the_lease_as_it_now_is(board: TaskBoard, clock: HandClock) -> None:
+    board.add("x", id="t1")
+    take(board, ANN, "t1")
+    clock.advance(1800)
+    again = take(board, ANN, "t1")
+    assert again.lease_expires_at == START + 1800 + 3600
+    assert again == board.get("t1")
+
+
 def test_another_session_of_the_same_name_does_not(board: TaskBoard) -> None:
     board.add("x", id="t1")
     take(board, agent("ann", "s1"), "t1")
@@ -162,6 +171,17 @@ class TestRequestKeys:
         assert board.claim(ANN, request_key="k1") is None
         board.add("x")
         assert board.claim(ANN, request_key="k1") is not None
+
+    def test_a_key_is_known_for_days_whatever_the_wall_clock_does(self, board: TaskBoard, clock: HandClock) -> None:
+        board.add_many([{"description": str(i)} for i in range(4)])
+        first = board.claim(ANN, lease=30 * 86_400, request_key="k1")
+        clock.advance(86_400)
+        clock.jump(1_000_000)
+        board.claim(ANN, lease=30 * 86_400, request_key="k2")
+        again = board.claim(ANN, request_key="k1")
+        assert first is not None
+        assert again is not None
+        assert (again.id, again.token) == (first.id, first.token)
 
     def test_add_and_claim_keep_their_keys_apart(self, board: TaskBoard) -> None:
         task_id = board.add("x", request_key="k1")

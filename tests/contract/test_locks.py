@@ -9,7 +9,7 @@ import pytest
 from dibs import Busy, NotClaimable, NotFound, TaskBoard
 from dibs.errors import Invalid
 from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent, take
+from tests.contract.people import ANN, BEN, EVE, actions, agent, ascii_start, take
 
 pytestmark = pytest.mark.needs("locks")
 
@@ -291,7 +291,9 @@ def test_the_locks_on_a_path_can_be_asked_for(board: TaskBoard) -> None:
     assert len(board.locks(["**"])) == 2
 
 
-@pytest.mark.parametrize("hostile", ["", "../outside", "a/../../b", "a\0b", "a\nb", "\ud800", "x" * 5000])
+@pytest.mark.parametrize(
+    "hostile", ["", "../outside", "a/../../b", "a\0b", "a\nb", "\ud800", "x" * 5000], ids=ascii_start
+)
 def test_a_path_that_leaves_the_repository_or_cannot_be_stored_is_refused(board: TaskBoard, hostile: str) -> None:
     with pytest.raises(Invalid):
         board.lock(["fine", hostile], ANN)

@@ -7,7 +7,7 @@ import pytest
 from dibs import TaskBoard, Worker
 from dibs.errors import Invalid
 from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, actions, agent
+from tests.contract.people import ANN, BEN, EVE, actions, agent, ascii_start
 
 pytestmark = pytest.mark.needs("messages")
 
@@ -108,7 +108,7 @@ def test_a_message_is_in_the_changelog(board: TaskBoard) -> None:
 
 
 @pytest.mark.parametrize(
-    "hostile", ["", "   ", "a\0b", "\ud800", "x" * (64 * 1024 + 1), "é" * (32 * 1024 + 1), None, 5]
+    "hostile", ["", "   ", "a\0b", "\ud800", "x" * (64 * 1024 + 1), "é" * (32 * 1024 + 1), None, 5], ids=ascii_start
 )
 def test_what_is_no_text_is_not_sent(board: TaskBoard, hostile: object) -> None:
     with pytest.raises(Invalid):

@@ -26,7 +26,7 @@ def assert_makes_good(folder: Path) -> None:
         assert actions == ["work_item_created"] + ["added_activity"] * (len(actions) - 1)
     assert_whole(url).close()
     leftovers = {name for name in os.listdir(folder) if not name.startswith("board.db.new-")}
-    assert leftovers == {"board.db", "board.lock", "board.sync"}
+    assert leftovers == {"board.db", "board.db-lock", "board.db-sync"}
 
 
 def killed_while_creating(folder: Path, crew: Crew, tries: int) -> None:
@@ -66,7 +66,7 @@ def killed_before_call(folder: Path, crew: Crew, number: int) -> bool:
     folder.mkdir()
     strace = [
         STRACE or "strace", "-f", "-qq", "-o", "/dev/null", "-P", str(folder), "-P", f"{folder}/board.db",
-        "-P", f"{folder}/board.lock", "-P", f"{folder}/board.sync", "-P", f"{folder}/board.db-wal",
+        "-P", f"{folder}/board.db-lock", "-P", f"{folder}/board.db-sync", "-P", f"{folder}/board.db-wal",
         "-e", f"trace={CALLS}", "-e", f"inject={CALLS}:signal=KILL:when={number}",
     ]  # fmt: skip
     actor = crew.start("make_one", f"sqlite:{folder}/board.db", before=strace)
@@ -112,4 +112,4 @@ def test_several_processes_that_create_at_once_share_one_board(tmp_path: Path, c
         with assert_whole(url) as board:
             assert sorted(task["id"] for task in board.status()) == sorted(added)
             assert [event.action for event in board.changelog()].count("work_item_created") == 1
-        assert sorted(os.listdir(tmp_path / str(attempt))) == ["board.db", "board.lock", "board.sync"]
+        assert sorted(os.listdir(tmp_path / str(attempt))) == ["board.db", "board.db-lock", "board.db-sync"]

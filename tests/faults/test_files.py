@@ -209,7 +209,7 @@ def test_a_path_below_a_file_gives_a_reason(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"file": b"mine"}
 
 
-@pytest.mark.parametrize("name", ["board.lock", "board.sync"])
+@pytest.mark.parametrize("name", ["board.db-lock", "board.db-sync"])
 @pytest.mark.parametrize("target", ["nowhere", "victim"])
 def test_a_symbolic_link_in_place_of_a_lock_file_is_not_followed(tmp_path: Path, name: str, target: str) -> None:
     make_board(tmp_path / "board.db")
@@ -222,7 +222,7 @@ def test_a_symbolic_link_in_place_of_a_lock_file_is_not_followed(tmp_path: Path,
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("name", ["board.lock", "board.sync"])
+@pytest.mark.parametrize("name", ["board.db-lock", "board.db-sync"])
 def test_lock_files_that_somebody_removed_are_made_again(tmp_path: Path, name: str) -> None:
     make_board(tmp_path / "board.db")
     (tmp_path / name).unlink()
@@ -254,7 +254,7 @@ def bound_by_permissions() -> list[str]:
 def test_a_folder_without_permission_to_write_gives_a_reason(public_folder: Path, crew: Crew) -> None:
     make_board(public_folder / "board.db")
     public_folder.chmod(0o555)
-    for name in ("board.db", "board.lock", "board.sync"):
+    for name in ("board.db", "board.db-lock", "board.db-sync"):
         (public_folder / name).chmod(0o444)
     before = contents(public_folder)
     said = crew.start("open_only", public_folder / "board.db", before=bound_by_permissions()).line()

@@ -90,4 +90,4 @@ def test_the_wal_is_gone_when_the_last_process_has_closed_the_board(url: str) ->
         board.add("one")
     path = Path(url.removeprefix("sqlite:"))
     wait_until(lambda: not Path(f"{path}-wal").exists(), "the WAL's end")
-    assert sorted(p.name for p in path.parent.iterdir()) == ["board.db", "board.lock", "board.sync"]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["board.db", "board.db-lock", "board.db-sync"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dibs import BoardTask, Event, LeaseLost, TaskStatus, Worker, holds, rules
-from dibs.errors import Busy, DibsError, NotHolder, WrongStatus
+from dibs.errors import Busy, DibsError, Invalid, NotHolder, WrongStatus
 from dibs.model import Blocker, Lock, Step
 from dibs.replay import State
 
@@ -96,6 +96,11 @@ class TestWhoMay:
         rules.require_claim(task, Worker("ann"), None, NOW, "complete")
         rules.require_claim(task, None, None, NOW, "complete")
 
+    @pytest.mark.parametrize("status", STATUSES)
+    def test_a_token_from_the_future_is_a_mistake(self, status: TaskStatus) -> None:
+        with pytest.raises(Invalid, match="never had a claim with token 8"):
+            rules.require_claim(made(status), None, 8, NOW, "complete")
+
     def test_others_do_not(self) -> None:
         task = made(TaskStatus.IN_PROGRESS)
         with pytest.raises(LeaseLost):
@@ -115,6 +120,7 @@ class TestWhoMay:
     @pytest.mark.parametrize("status", [s for s in STATUSES if s != "in_progress"])
     def test_nobody_does_when_the_claim_is_over(self, status: TaskStatus) -> None:
         task = made(status)
+        task.token = 7
         for caller, token in ((ANN, None), (None, 7), (None, None)):
             with pytest.raises((LeaseLost, WrongStatus)):
                 rules.require_claim(task, caller, token, NOW, "renew")

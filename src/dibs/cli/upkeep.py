@@ -12,6 +12,7 @@ from dibs.cli.context import write
 from dibs.cli.render import cut, number, one_line, safe
 from dibs.cli.setup_board import keep_out_of_git
 from dibs.errors import DibsError, Invalid, NoBoard
+from dibs.stores.sqlite import side_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,8 +107,7 @@ def _write_file(board: TaskBoard, path: str, force: bool) -> int:
 
 def _refuse_target(board: TaskBoard, path: str, force: bool) -> None:
     own = board.url.removeprefix("sqlite:")
-    stem = os.path.splitext(own)[0]
-    parts = (own, own + "-wal", own + "-shm", stem + ".lock", stem + ".sync")
+    parts = (own, own + "-wal", own + "-shm", *side_files(own))
     if os.path.realpath(path) in [os.path.realpath(part) for part in parts]:
         raise Invalid(f"{path} belongs to the board itself", hint="export to another file: dibs export board.jsonl")
     if os.path.isdir(path):

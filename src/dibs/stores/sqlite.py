@@ -1,11 +1,11 @@
 """A board in one SQLite file, shared by any number of processes of one machine.
 
-Files: `board.db` (and SQLite's `-wal` and `-shm` beside it), `board.lock` (the gate), `board.sync` (who has synced
-what).
+Files: `board.db` (and SQLite's `-wal` and `-shm` beside it), `board.db-lock` (the gate), `board.db-sync` (who has
+synced what).
 
-Writing: take the gate (a blocking lock on `board.lock`, so that writers queue in order instead of sleeping and
-retrying), `BEGIN IMMEDIATE`, the block, `COMMIT`, add one to the commit counter in `board.sync`, open the gate. With
-full durability (the default) the commit is then synced *outside* the gate: take the lock on `board.sync`; if the
+Writing: take the gate (a blocking lock on `board.db-lock`, so that writers queue in order instead of sleeping and
+retrying), `BEGIN IMMEDIATE`, the block, `COMMIT`, add one to the commit counter in `board.db-sync`, open the gate. With
+full durability (the default) the commit is then synced *outside* the gate: take the lock on `board.db-sync`; if the
 counter of synced commits there has already reached ours, another process' sync has covered us and we are done; else
 note the commit counter, `fdatasync` the WAL once for everybody who has committed so far, and store that number as
 synced. No call returns before its commit is on the disk, but the next writer works while the disk does, and one sync
@@ -14,7 +14,7 @@ SQLite then syncs at checkpoints only, and keeps the file consistent by itself.
 
 What a crash leaves: SIGKILL anywhere loses the open transaction, nothing else; locks end with the process. After a
 power failure the WAL is valid up to the last synced commit at least. A failed sync is reported as `OutcomeUnknown`,
-and since the kernel may have dropped the unwritten pages, a mark in `board.sync` makes the next writer, whichever
+and since the kernel may have dropped the unwritten pages, a mark in `board.db-sync` makes the next writer, whichever
 process it is, write the whole WAL into the database before anything later is acknowledged.
 
 Creating: the schema is made in a temporary file which is linked to its name when it is complete, so a board exists
@@ -61,6 +61,11 @@ _FAILED = b"\1"
 _abandoned: list[
     object
 ] = []  # connections inherited through fork: kept, because closing one would touch the parent's locks
+
+
+def side_files(path: str) -> tuple[str, str]:
+    """The gate and the sync marks of the board at `path`: beside it, with its whole name as SQLite does for its own."""
+    return path + "-lock", path + "-sync"
 
 
 class SqliteStore:
@@ -146,17 +151,6 @@ class SqliteStore:
         if not os.path.exists(path):
             raise NoBoard(f"there is no board at {path}", hint="make one with: dibs init", path=path)
         self._refuse_network(os.path.dirname(path))
-        stem = os.path.splitext(path)[0]
-        try:
-            self._gate = fs.open_lock_file(stem + ".lock")
-            self._marks = fs.open_lock_file(stem + ".sync")
-        except OSError as error:
-            self._close_files()
-            raise BoardUnusable(
-                f"cannot open {error.filename} for writing: {error.strerror}",
-                hint="a board needs a folder in which its users may create and write files",
-                path=path,
-            ) from error
         try:
             connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
             self._connection = connection
@@ -183,6 +177,7 @@ class SqliteStore:
                     hint="upgrade: pip install --upgrade dibs",
                     path=path,
                 )
+            self._open_side_files()
             if version < len(MIGRATIONS):
                 fs.lock(self._gate)
                 try:
@@ -196,6 +191,19 @@ class SqliteStore:
             self.close()
             raise
         self._pid = os.getpid()
+
+    def _open_side_files(self) -> None:
+        # Only now that the file is known to be a board: a mistyped name must not leave files beside somebody else's.
+        gate, marks = side_files(self.path)
+        try:
+            self._gate = fs.open_lock_file(gate)
+            self._marks = fs.open_lock_file(marks)
+        except OSError as error:
+            raise BoardUnusable(
+                f"cannot open {error.filename} for writing: {error.strerror}",
+                hint="a board needs a folder in which its users may create and write its files",
+                path=self.path,
+            ) from error
 
     def _foreign(self, what: str) -> BoardUnusable:
         return BoardUnusable(
