@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from binascii import crc32
 
 from dibs import limits, rules
 from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
@@ -58,9 +59,14 @@ class Adding(Leases):
         if not tasks:
             return []
         who = self._actor(worker)
+        key = None if request_key is None else limits.request("add", request_key)
+        asked = 0 if key is None else crc32(dumps([rules.definition(task) for task in tasks]).encode())
         with self._store.write() as tx:
-            if request_key is not None and (answer := tx.recall(limits.request("add", request_key))) is not None:
-                return list(loads(answer))
+            if key is not None and (answer := tx.recall(key)) is not None:
+                before, ids = loads(answer)
+                if before != asked:
+                    raise limits.key_was_used()
+                return list(ids)
             _give_ids(tx, tasks)
             edges = _link(tx, tasks)
             events = [rules.add(task, who, tx.now) for task in tasks]
@@ -69,8 +75,8 @@ class Adding(Leases):
             tx.append(events)
             ids = [task.id for task in tasks]
             self._keep_alive(tx, who)
-            if request_key is not None:
-                tx.remember(limits.request("add", request_key), dumps(ids))
+            if key is not None:
+                tx.remember(key, dumps([asked, ids]))
         return ids
 
 
@@ -119,23 +125,30 @@ def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask
         if task.parent and task.parent not in new and task.parent not in known:
             raise NotFound(f"Task not found: {task.parent}, the parent of {task.id}", task_id=task.parent)
     edges = []
-    waits = {}
-    ready = []
-    users: dict[str, list[str]] = {}
     for task in tasks:
-        inside = 0
         for need in task.depends_on:
             other = new.get(need) or known[need]
             edges.append((task, other))
             if other.status is not COMPLETED:
                 task.unmet += 1
-            if need in new:
-                inside += 1
-                users.setdefault(need, []).append(task.id)
-        waits[task.id] = inside
+    # Only new tasks can wait for new tasks, so a circle can only lie among them.
+    refuse_circles(tasks)
+    return edges
+
+
+def refuse_circles(tasks: Sequence[BoardTask]) -> None:
+    """Peel off what waits for nothing among these tasks, again and again; what is left waits for itself."""
+    ids = {task.id for task in tasks}
+    waits = {}
+    ready = []
+    users: dict[str, list[str]] = {}
+    for task in tasks:
+        inside = [need for need in task.depends_on if need in ids]
+        waits[task.id] = len(inside)
+        for need in inside:
+            users.setdefault(need, []).append(task.id)
         if not inside:
             ready.append(task.id)
-    # Only new tasks can wait for new tasks, so a cycle can only lie among them: peel off what waits for nothing.
     peeled = 0
     while ready:
         peeled += 1
@@ -152,4 +165,3 @@ def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask
             hint="drop one of the dependencies",
             task_ids=stuck[:50],
         )
-    return edges

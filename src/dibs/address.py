@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import Invalid, NoBoard, Unsupported
-from dibs.paths import find_place
+from dibs.paths import find_place, working_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,9 +35,10 @@ def open_store(url: str | None, *, create: bool = False, durability: str = "full
     from dibs.stores.sqlite import SqliteStore
 
     if url is None:
-        path = find(os.getcwd()) or default_path(os.getcwd())
+        here = working_directory()
+        path = find(here) or default_path(here)
         if not create and not os.path.exists(path):
-            raise NoBoard(f"there is no board in {os.getcwd()} or above it", hint="make one with: dibs init", path=path)
+            raise NoBoard(f"there is no board in {here} or above it", hint="make one with: dibs init", path=path)
     else:
         path = _file_path(rest if colon and scheme == "sqlite" else url)
     return SqliteStore(path, create=create, durability=durability, clock=clock, place=place_of(path))

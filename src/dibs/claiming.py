@@ -6,13 +6,13 @@ from dibs import holds, limits, rules
 from dibs.errors import Invalid, NotClaimable, NotHolder
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
-from dibs.model import COMPLETED, FAILED, IN_PROGRESS, PENDING, REVIEW, BoardTask, Event, Lock, Worker
+from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
 from dibs.worker import is_alive, is_dead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import overload
+    from typing import Any, overload
 
     from dibs.store import Tx
 
@@ -67,7 +67,7 @@ class Claiming(Leases):
             lease = limits.seconds(lease, "lease")
         if task_id is not None:
             limits.task_id(task_id)
-
+        limits.wait(wait)
         refusal: list[NotClaimable] = []
 
         def attempt() -> list[BoardTask]:
@@ -83,7 +83,7 @@ class Claiming(Leases):
 
         taken = attempt()
         if not taken and wait > 0:
-            taken = self._until(attempt, wait)
+            taken = self._until(attempt, wait, who)
         if refusal:
             raise refusal[0]
         for task in taken:
@@ -102,7 +102,7 @@ class Claiming(Leases):
     ) -> list[BoardTask]:
         key = None if request_key is None else limits.request(f"claim by {who.name} {who.session}", request_key)
         if key is not None and (answer := tx.recall(key)) is not None:
-            return self._claimed_before(tx, loads(answer))
+            return self._claimed_before(tx, loads(answer), [task_id, n])
         self._sweep(tx)
         if task_id is not None:
             found = self._named(tx, who, task_id)
@@ -111,7 +111,7 @@ class Claiming(Leases):
         else:
             taken = [self._take(tx, task, who, lease) for task in self._available(tx, who, n, claiming=True)]
         if key is not None and taken:
-            tx.remember(key, dumps([[task.id, task.token] for task in taken]))
+            tx.remember(key, dumps([[task_id, n], [[task.id, task.token] for task in taken]]))
         self._keep_alive(tx, who)  # last: a refused claim must not count as a renewal
         return taken
 
@@ -126,11 +126,15 @@ class Claiming(Leases):
         tx.append([event])
         return task
 
-    def _claimed_before(self, tx: Tx, answer: list[tuple[str, int]]) -> list[BoardTask]:
-        tasks = tx.get([task_id for task_id, _ in answer])
-        for task_id, token in answer:
+    def _claimed_before(self, tx: Tx, answer: Any, asked: list[Any]) -> list[BoardTask]:
+        """The claim that this request key got, if it still holds."""
+        before, claims = answer
+        if before != asked:
+            raise limits.key_was_used()
+        tasks = tx.get([task_id for task_id, _ in claims])
+        for task_id, token in claims:
             task = tasks[task_id]
-            if task.token != token or not (rules.is_live(task, tx.now) or task.status not in (PENDING, IN_PROGRESS)):
+            if task.token != token or not rules.is_live(task, tx.now):
                 raise rules.lost(task, tx.now)
         return list(tasks.values())
 
@@ -148,7 +152,10 @@ class Claiming(Leases):
             and task.holder.is_same(who)
         ):
             return task
-        why = rules.reasons(task, tx.get(task.depends_on), self._path_conflicts(tx, task, who), who, tx.now)
+        conflicts = self._path_conflicts(tx, task, who)
+        if conflicts and self._reap(tx):
+            conflicts = self._path_conflicts(tx, task, who)
+        why = rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now)
         if why:
             raise rules.refuse_claim(task, why, who)
         return task
@@ -166,21 +173,25 @@ class Claiming(Leases):
         for again in (False, True):
             after: BoardTask | None = None
             held: list[list[str]] = []
+            locks: list[Lock] | None = None
             size = n
             while given < n and (batch := tx.ready(reserved, size, after, held)):
                 after = batch[-1]
                 for task in batch:
-                    if task.paths and self._path_conflicts(tx, task, who):
-                        if task.paths not in held:
-                            held.append(task.paths)
-                        continue
+                    if task.paths:
+                        near = tx.locks(task.paths) if locks is None else locks
+                        if holds.conflicts(task.paths, False, near, who, tx.now):
+                            locks = tx.locks() if locks is None else locks  # more may be in the way: fetch them once
+                            if len(held) < 16 and task.paths not in held:
+                                held.append(task.paths)  # paths that many tasks share need not be looked at again
+                            continue
                     given += 1
                     yield task
                     if given == n:
                         return
                 if len(batch) < size:
                     break
-                size = 64  # something was in the way: look at more at once
+                size = 256  # something was in the way: look at more at once
             # Nothing, or not enough: perhaps holders have died in the last second.
             if again or not claiming or not self._reap(tx):
                 return

@@ -8,7 +8,7 @@ import time
 from dibs import limits
 from dibs.errors import Invalid, NotFound
 from dibs.model import BoardTask, Worker
-from dibs.paths import find_place, normalise
+from dibs.paths import find_place, normalise, working_directory, worktrees
 from dibs.worker import from_environment, of_process
 
 TYPE_CHECKING = False
@@ -81,22 +81,27 @@ class Core:
             raise Invalid(f"a path must be text, not {type(path).__name__}")
         if home is None:
             return normalise(path)
-        here = os.getcwd()
+        here = working_directory()
+        # Worktrees often lie inside the main one, so the deepest of all roots decides whose path it is.
+        roots = (home, *worktrees(home))
         tree = self._worktree()
-        if tree is not None:
-            return normalise(path, root=tree, cwd=here, roots=(home,))
         inside = here == home or here.startswith(home + os.sep)
-        return normalise(path, root=home, cwd=here if inside else home)
+        return normalise(path, root=tree or home, cwd=here if inside or tree else home, roots=roots)
 
     def _worktree(self) -> str | None:
         """The git worktree of this board's repository that the process stands in."""
         home = self._store.place
         if home is None:
             return None
-        place = find_place(os.getcwd())
+        place = find_place(working_directory())
         return place.worktree if place.worktree is not None and place.home == home else None
 
     # -- rows and changes
+
+    def now(self) -> float:
+        """The board's time."""
+        with self._store.read() as tx:
+            return tx.now
 
     def _get(self, tx: Tx, task_id: str) -> BoardTask:
         limits.task_id(task_id)
@@ -105,8 +110,11 @@ class Core:
             raise NotFound(f"Task not found: {task_id}", hint="see what there is: dibs list --all", task_id=task_id)
         return task
 
-    def _until(self, attempt: Callable[[], T], timeout: float) -> T:
-        """Repeat an attempt after every change of the board, until it gives something or the time is over."""
+    def _until(self, attempt: Callable[[], T], timeout: float, who: Worker | None) -> T:
+        """Repeat an attempt after every change of the board, until it gives something or the time is over.
+
+        Whoever waits is alive: what it holds meanwhile is renewed.
+        """
         end = time.monotonic() + timeout
         while True:
             mark = self._store.mark_change()
@@ -114,5 +122,11 @@ class Core:
             left = end - time.monotonic()
             if found or left <= 0:
                 return found
+            if who is not None:
+                self._heartbeat(who)
             # Expiry and death make work available without any commit, so look once a second all the same.
             self._store.wait_change(mark, min(left, 1.0))
+
+    def _heartbeat(self, who: Worker) -> None:
+        """Renew what a waiting worker holds; see `leases`."""
+        raise NotImplementedError

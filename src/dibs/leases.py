@@ -115,6 +115,14 @@ class Leases(Core):
             tx.save_locks(stale)
             tx.append(events)
 
+    def _heartbeat(self, who: Worker) -> None:
+        with self._store.read() as tx:
+            looked, often = self._renewed.get((who.name, who.session), (float("-inf"), 60.0))
+            due = not 0 <= tx.now - looked < often
+        if due:
+            with self._store.write() as tx:
+                self._keep_alive(tx, who)
+
     def _look_again(self, who: Worker, lease: float) -> None:
         """This worker holds something with such a lease: look often enough to renew it."""
         key = (who.name, who.session)

@@ -105,6 +105,19 @@ def worker(value: Worker) -> Worker:
     return value
 
 
+def key_was_used() -> Invalid:
+    return Invalid(
+        "this request key was used before, for another request; nothing was changed",
+        hint="a key belongs to one request and its repetitions: use a new one",
+    )
+
+
+def wait(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_LEASE:
+        raise Invalid(f"a time to wait must be a number of seconds from 0 to {LONGEST_LEASE:,.0f}, not {value!r:.40}")
+    return float(value)
+
+
 def integer(value: object, what: str, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise Invalid(f"{what} must be a whole number from {least:,} to {most:,}, not {value!r:.40}")
@@ -127,7 +140,7 @@ def listed(value: object, what: str) -> list[str]:
         return []
     if isinstance(value, str) or not isinstance(value, list | tuple | set | frozenset):
         raise Invalid(
-            f"{what} must be a list, not {type(value).__name__}", hint=f'for one, write ["{str(value)[:40]}"]'
+            f"{what} must be a list, not {type(value).__name__}", hint=f"for one, write [{str(value)[:40]!r}]"
         )
     if len(value) > LIST_LENGTH:
         raise Invalid(f"{what} has {len(value):,} entries; the limit is {LIST_LENGTH:,}")

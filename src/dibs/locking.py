@@ -48,7 +48,7 @@ class Locking(Leases):
                 self._keep_alive(tx, who)
                 return granted
 
-        end = time.monotonic() + wait
+        end = time.monotonic() + limits.wait(wait)
         while True:
             mark = self._store.mark_change()
             try:
@@ -57,8 +57,9 @@ class Locking(Leases):
                 left = end - time.monotonic()
                 if left <= 0:
                     raise
+                self._heartbeat(who)
                 soonest = min((lock.expires_at for lock in error.conflicts), default=0.0)
-                self._store.wait_change(mark, min(left, max(0.05, soonest - time.time()), 1.0))
+                self._store.wait_change(mark, min(left, max(0.05, soonest - self.now()), 1.0))
 
     def unlock(self, paths: Sequence[str] | None, worker: Worker | str) -> list[Lock]:
         """Give back locks of this worker: the named ones, or (None) all that were not taken with a task."""

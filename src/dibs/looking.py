@@ -118,17 +118,13 @@ class Looking(Claiming):
             if self.ready(worker, 1):
                 return True
             with self._store.read() as tx:
-                stuck = bool(tx.due(1)) or any(task.holder and is_dead(task.holder) for task in tx.in_progress())
+                holders = [task.holder for task in tx.in_progress()] + [lock.holder for lock in tx.locks()]
+                stuck = bool(tx.due(1)) or any(holder is not None and is_dead(holder) for holder in holders)
             if stuck:
                 self.recover()
             return bool(stuck and self.ready(worker, 1))
 
-        return self._until(attempt, timeout)
-
-    def now(self) -> float:
-        """The board's time."""
-        with self._store.read() as tx:
-            return tx.now
+        return self._until(attempt, limits.wait(timeout), self._who(worker))
 
 
 def as_document(task: BoardTask) -> dict[str, Any]:

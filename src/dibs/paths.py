@@ -116,6 +116,29 @@ class Place:
         self.is_worktree = is_worktree
 
 
+def working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        raise Invalid("the working directory no longer exists", hint="go to a folder that does: cd DIR") from None
+
+
+def worktrees(home: str) -> tuple[str, ...]:
+    """The roots of the linked worktrees that a repository knows of."""
+    for folder in (os.path.join(home, ".git", "worktrees"), os.path.join(home, "worktrees")):
+        found = []
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            continue
+        for name in names:
+            pointer = _read(os.path.join(folder, name, "gitdir"))
+            if pointer:
+                found.append(os.path.realpath(os.path.dirname(os.path.join(folder, name, pointer.strip()))))
+        return tuple(sorted(found))
+    return ()
+
+
 def find_place(start: str) -> Place:
     """The work tree around `start`, which need not exist; outside any, `start` is its own home."""
     start = here = _real(start)

@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from dibs.errors import Invalid
+from dibs import limits
+from dibs.adding import refuse_circles
+from dibs.errors import DibsError, Invalid
 from dibs.jsontext import dumps, loads
-from dibs.model import Blocker, BoardTask, Event, Lock, Message, Step, TaskStatus, Worker
+from dibs.model import COMPLETED, Blocker, BoardTask, Event, Lock, Message, Step, TaskStatus, Worker
+from dibs.replay import replay
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from dibs.store import Tx
 
 FORMAT = 1
+HIGHEST = 2**53
+"""No number of a task or an event is larger: JSON readers elsewhere keep integers up to here exactly."""
 
 
 def dump(board: TaskBoard) -> Iterator[str]:
@@ -120,13 +125,18 @@ def load(board: TaskBoard, lines: Iterable[str]) -> int:
         raise Invalid(
             f"the export is cut off after line {number}; nothing was imported", hint="export again: dibs export FILE"
         )
-    _check(tasks, events)
+    try:
+        _check(tasks, locks, events)
+    except DibsError as error:
+        raise Invalid(f"{error.message}; nothing was imported", hint=error.hint) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Invalid(f"this is not an export that dibs wrote ({error}); nothing was imported") from error
     with board.store.write() as tx:
         begun = tx.last_event()  # 1 if the board was made by `dibs init`, whose event then stands for the export's own
         if sum(tx.counts().values()) or begun > 1 or (begun and events and events[0].action != "work_item_created"):
             raise Invalid(
-                "this board is not empty, and an import would mix two histories; nothing was imported",
-                hint="import into a new board: dibs --board sqlite:NEW.db import FILE",
+                "this board has a history of its own, and an import would mix the two; nothing was imported",
+                hint="import into a board file that does not exist yet: dibs --board sqlite:PATH import FILE",
             )
         tx.restore(tasks, locks, messages, events[begun:], marks, requests)
     return len(tasks)
@@ -142,13 +152,31 @@ def _read_task(fields: dict[str, Any]) -> BoardTask:
     return BoardTask(**fields)
 
 
-def _check(tasks: list[BoardTask], events: list[Event]) -> None:
+def _check(tasks: list[BoardTask], locks: list[Lock], events: list[Event]) -> None:
+    """Refuse what no board can have written: the changelog must give exactly these tasks and locks."""
     ids = {task.id for task in tasks}
     if len(ids) < len(tasks) or len({task.seq for task in tasks}) < len(tasks):
-        raise Invalid("the export names a task twice; nothing was imported")
+        raise Invalid("the export names a task twice")
     for task in tasks:
+        limits.task_id(task.id)
+        limits.integer(task.seq, "seq", 1, HIGHEST)
         for need in task.depends_on:
             if need not in ids:
-                raise Invalid(f"task {task.id} depends on {need}, which the export does not have; nothing was imported")
+                raise Invalid(f"task {task.id} depends on {need}, which the export does not have")
+    refuse_circles(tasks)
+    for event in events:
+        limits.integer(event.seq, "seq", 1, HIGHEST)
     if any(a.seq >= b.seq for a, b in pairwise(events)):
-        raise Invalid("the export's changelog is out of order; nothing was imported")
+        raise Invalid("the export's changelog is out of order")
+    state = replay(events)
+    by_id = {task.id: task for task in tasks}
+    if state.tasks.keys() != ids:
+        raise Invalid("the export's changelog has other tasks than the export")
+    for task in tasks:
+        replayed = state.tasks[task.id]
+        replayed.seq = task.seq
+        task.unmet = replayed.unmet = sum(by_id[need].status is not COMPLETED for need in task.depends_on)
+        if replayed != task:
+            raise Invalid(f"task {task.id} is not what the export's changelog says")
+    if {(lock.pattern, lock.token): lock for lock in locks} != state.locks:
+        raise Invalid("the export's locks are not what its changelog says")

@@ -16,6 +16,7 @@ import os
 
 from dibs import limits
 from dibs.clock import boot_id
+from dibs.errors import Invalid
 from dibs.model import Worker
 
 TYPE_CHECKING = False
@@ -30,7 +31,13 @@ _ROLES = ("planner", "worker", "integrator", "lead")
 def from_environment(name: str | None = None, human: bool = False, environ: Mapping[str, str] | None = None) -> Worker:
     """The worker that a command acts for."""
     env = os.environ if environ is None else environ
-    given = name or env.get("DIBS_AGENT") or None
+    given = env.get("DIBS_AGENT") if name is None else name
+    if given is not None and not given.strip():
+        # An unset variable in a script must not turn an agent into the human who is logged in.
+        raise Invalid(
+            "the worker's name is empty",
+            hint="give one with --as NAME or DIBS_AGENT=NAME; to act as yourself, leave both out (unset DIBS_AGENT)",
+        )
     kind = "human" if human else env.get("DIBS_KIND") or ("agent" if given else "human")
     made = Worker(limits.name(given or login_name(env)), limits.kind(kind), role=role_of(given), session=session(env))
     if made.session is not None:

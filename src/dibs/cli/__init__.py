@@ -58,6 +58,8 @@ def _guarded(argv: list[str], opened: list[Context]) -> int:
     except OutputLost as error:
         return _output_lost(str(error))
     except Exception as error:
+        if opened:
+            opened[0].explain(error)
         return _refused(error, opened[0].json if opened else _asked_for_json(argv))
 
 
@@ -150,6 +152,8 @@ def _guess(word: str, rest: list[str], json: bool) -> Command:
         near = dict(GUESSES).get(near or "", near)
         hint = f"dibs {near}" if near else None
     shown = cut(safe(word), 40)
+    if hint and not hint.startswith("dibs "):
+        raise UsageError(f"no command {shown!r}", hint)
     raise UsageError(f"no command {shown!r}", f"did you mean: {hint}" if hint else "")
 
 
@@ -159,7 +163,7 @@ def _asked_for_json(argv: list[str]) -> bool:
 
 def _usage(error: UsageError, argv: list[str]) -> int:
     from dibs.cli.helping import usage
-    from dibs.cli.render import safe
+    from dibs.cli.render import hint, safe
 
     line = usage(error.command) if error.command else "dibs COMMAND ..."
     see = f"dibs {error.command[0]} --help" if error.command else "dibs --help"
@@ -171,7 +175,7 @@ def _usage(error: UsageError, argv: list[str]) -> int:
         return USAGE
     lines = [f"dibs: {safe(error.message)}"]
     if error.hint:
-        lines.append(f"  {safe(error.hint)}")
+        lines += hint(error.hint)
     lines += [f"  usage: {line}", f"  see: {see}"]
     write(sys.stderr, "\n".join(lines) + "\n")
     return USAGE
@@ -192,10 +196,10 @@ def _refused(error: Exception, json: bool) -> int:
 
         write(sys.stderr, dumps(error_json(error)) + "\n")
         return REFUSED
-    from dibs.cli.render import safe
+    from dibs.cli.render import hint, safe
 
-    text = f"dibs: {safe(error.message)}\n" + (f"  {safe(error.hint)}\n" if error.hint else "")
-    write(sys.stderr, text)
+    lines = [f"dibs: {safe(error.message)}", *(hint(error.hint) if error.hint else ())]
+    write(sys.stderr, "\n".join(lines) + "\n")
     return REFUSED
 
 

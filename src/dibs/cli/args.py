@@ -222,7 +222,7 @@ class _Reader:
         choices = kind.split("|")
         if value in choices:
             return value
-        plain = value.lower().replace("-", "_")
+        plain = value.lower().replace("-", "_").replace(" ", "_")
         if plain in choices:
             return plain
         from dibs.cli.guessing import closest

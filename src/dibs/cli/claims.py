@@ -11,9 +11,11 @@ if TYPE_CHECKING:
 
     from dibs.cli.args import Args
     from dibs.cli.context import Context
-    from dibs.model import BoardTask
+    from dibs.model import BoardTask, Event
 
 DEFAULT_WAIT = 60.0
+RECENT = 500
+"""How many entries of the changelog are searched for what became of a worker's last task."""
 SHORTEST_ABBREVIATION = 3
 """Characters from which the first of several words may be an abbreviated id rather than the beginning of a text."""
 
@@ -45,12 +47,18 @@ def claim(ctx: Context, args: Args) -> int:
 
         for line in render.tasks(taken, ctx.width, ctx.color):
             ctx.say(line)
-        ctx.say(f"claimed {len(taken)}; in full: dibs show ID; when finished: dibs done ID 'what you did'")
+        first = taken[0].id
+        for line in render.hint(
+            f"claimed {len(taken)}; in full: dibs show {first}; when finished: dibs done {first} 'what you did'",
+            ctx.width,
+            "",
+        ):
+            ctx.say(line)
     return 0
 
 
 def _show_claimed(ctx: Context, task: BoardTask) -> None:
-    from dibs.cli.render import BOLD, GREEN, paint, safe, wrap
+    from dibs.cli.render import BOLD, GREEN, hint, paint, safe, wrap
     from dibs.times import span
 
     ctx.say(f"{paint('claimed', GREEN, ctx.color)} {paint(task.id, BOLD, ctx.color)}")
@@ -65,25 +73,29 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
             )
     if task.paths:
         lines += wrap("locked for you: " + ", ".join(safe(path) for path in task.paths), ctx.width, "")
-    for hint in (
-        f"token {task.token}, yours for {span(task.lease or 0)}; whatever you change with dibs renews that",
-        f"when finished: dibs done {task.id} 'what you did'",
+    hints = [f"token {task.token}, yours for {span(task.lease or 0)}; whatever you change with dibs renews that"]
+    if task.steps:
+        hints.append(f"after each step: dibs step {task.id} done")
+    review = "; it goes to review" if task.review else ""
+    hints += [
+        f"when finished: dibs done {task.id} 'what you did'{review}",
         f"if you can't:  dibs release {task.id}, or dibs block {task.id} 'why'",
-    ):
-        lines += wrap(hint, ctx.width, "")
+    ]
+    if more := sum(other.id != task.id for other in ctx.board.held_by(ctx.worker)):
+        hints.append(f"you also hold {more:,} more: dibs list --mine")
+    for text in hints:
+        lines += hint(text, ctx.width, "")
     for line in lines:
         ctx.say(line)
 
 
 def _nothing(ctx: Context) -> int:
-    from dibs.cli.render import number
-
     counts = ctx.board.counts()
     pending, busy, review = counts["pending"], counts["in_progress"], counts["review"]  # type: ignore[index]
     if not sum(counts.values()):
         message, hint = "the board is empty", "add a task: dibs add 'what to do'"
     elif not pending and not busy and not review:
-        message, hint = f"all {number(sum(counts.values()), 'task')} are closed", "what became of them: dibs list --all"
+        message, hint = _all_closed(sum(counts.values())), "what became of them: dibs list --all"
     else:
         parts = [
             f"{pending:,} pending (waiting for others, blocked, reserved, or their files are held)" if pending else "",
@@ -97,11 +109,15 @@ def _nothing(ctx: Context) -> int:
     if ctx.json:
         ctx.emit({"claimed": False, "message": f"nothing to claim: {message}", "hint": hint})
     else:
-        from dibs.cli.render import wrap
+        from dibs.cli import render
 
-        for line in (*wrap(f"nothing to claim: {message}", ctx.width, ""), *wrap(hint, ctx.width)):
+        for line in (*render.wrap(f"nothing to claim: {message}", ctx.width, ""), *render.hint(hint, ctx.width)):
             ctx.say(line)
     return 3
+
+
+def _all_closed(count: int) -> str:
+    return "the only task is closed" if count == 1 else f"all {count:,} tasks are closed"
 
 
 def renew(ctx: Context, args: Args) -> int:
@@ -167,8 +183,10 @@ def release(ctx: Context, args: Args) -> int:
 def done(ctx: Context, args: Args) -> int:
     board, worker = ctx.board, ctx.worker
     following: list[BoardTask | None] = []
+    said: list[str | None] = []
 
     def act(task_id: str, token: int | None, result: str | None) -> BoardTask:
+        said.append(result)
         if not args.next:
             return board.complete(task_id, result, worker=worker, token=token)
         task = board.get(task_id)
@@ -183,15 +201,19 @@ def done(ctx: Context, args: Args) -> int:
 
     task = _on_task(ctx, "done", args, args.result, act)
     what = "handed in for review" if task.status == "review" else "completed"
+    before = (task.result or None) != (said[-1] or None)  # a repeat: the first answer stands
     if not args.next:
-        return _ended(ctx, task, what)
+        _ended(ctx, task, what, before)
+        if not ctx.json:
+            ctx.say("  next: dibs claim")
+        return 0
     then = following[0]
     if ctx.json:
         from dibs.wire import task_json
 
         ctx.emit({"completed": task_json(task), "next": None if then is None else task_json(then)})
         return 0
-    _ended(ctx, task, what)
+    _ended(ctx, task, what, before)
     if then is None:
         _nothing(ctx)
     else:
@@ -208,15 +230,22 @@ def fail(ctx: Context, args: Args) -> int:
     return _ended(ctx, _on_task(ctx, "fail", args, args.error, act), "failed")
 
 
-def _ended(ctx: Context, task: BoardTask, what: str) -> int:
+def _ended(ctx: Context, task: BoardTask, what: str, before: bool = False) -> int:
     if ctx.json:
         from dibs.wire import task_json
 
         ctx.emit(task_json(task))
         return 0
-    from dibs.cli.render import cut, one_line, wrap
+    from dibs.cli.render import cut, hint, one_line, wrap
 
+    if before:
+        lines = wrap(f"{task.id} was already {what}; the result was not changed: dibs show {task.id}", ctx.width, "")
+        ctx.say("\n".join(lines))
+        return 0
     ctx.say(cut(f"{what} {task.id}: {one_line(task.description)}", ctx.width))
+    if what in ("completed", "handed in for review"):
+        for line in _after_done(ctx, task):
+            ctx.say(line)
     if what == "released" and task.status == "failed":
         ctx.say(
             cut(
@@ -227,9 +256,29 @@ def _ended(ctx: Context, task: BoardTask, what: str) -> int:
     elif what == "failed":
         ctx.say(cut(f"  to put it back: dibs retry {task.id}", ctx.width))
     elif what == "handed in for review":
-        for line in wrap(f"somebody else decides: dibs accept {task.id}, or dibs reject {task.id} NOTE", ctx.width):
+        for line in wrap(
+            f"somebody else decides: dibs accept {task.id}, or dibs reject {task.id} 'what is missing'", ctx.width
+        ):
             ctx.say(line)
     return 0
+
+
+def _after_done(ctx: Context, task: BoardTask) -> list[str]:
+    """What a worker that is done with a task should know: steps left open, tasks that are ready through it."""
+    from dibs.cli.render import one_line, wrap
+
+    lines = []
+    if left := [step for step in task.steps if step.status not in ("completed", "skipped")]:
+        steps = ", ".join(f"{step.id} {one_line(step.title)}" for step in left)
+        were = "1 step was" if len(left) == 1 else f"{len(left)} steps were"
+        lines += wrap(f"{were} still open: {steps}", ctx.width)
+    if task.status == "completed":
+        with ctx.board.store.read() as tx:
+            ready = [other.id for other in tx.dependants([task]) if other.is_ready]
+        if ready:
+            more = f" and {len(ready) - 10:,} more" if len(ready) > 10 else ""
+            lines += wrap(f"now ready: {', '.join(ready[:10])}{more}", ctx.width)
+    return lines
 
 
 def wait(ctx: Context, args: Args) -> int:
@@ -269,15 +318,47 @@ def _named(held: Sequence[BoardTask]) -> str:
 
 def _holds_nothing(ctx: Context) -> NotFound:
     worker = ctx.worker
-    others, total = ctx.board.tasks(["in_progress"], assigned_to=worker.name, limit=3)
-    if others:
-        named = ", ".join(task.id for task in others) + (", …" if total > len(others) else "")
+    found = ctx.board.tasks(["in_progress"], assigned_to=worker.name, limit=100)[0]
+    expired = [task for task in found if task.holder is not None and task.holder.is_same(worker)]
+    if expired:
+        first = expired[0]
         return NotFound(
-            f"this session of {worker.name} holds no task; another session, or an expired claim, has {named}",
-            hint="take one with: dibs claim; sessions are told apart by DIBS_SESSION or what your client sets",
+            f"{worker.name} holds no task: the lease of {_named(expired)} ran out",
+            hint=f"to go on with it, claim it again first: dibs claim {first.id}",
+            worker=worker.name,
+        )
+    if found:
+        return NotFound(
+            f"this session of {worker.name} holds no task; another session of that name holds {_named(found)}",
+            hint="leave that alone, and take other work: dibs claim; sessions are told apart by DIBS_SESSION or what "
+            "your client sets",
+            worker=worker.name,
+        )
+    if became := _last_task(ctx):
+        return NotFound(
+            f"{worker.name} holds no task: {became}",
+            hint="stop working on it, and take other work: dibs claim",
             worker=worker.name,
         )
     return NotFound(f"{worker.name} holds no task", hint="take one with: dibs claim", worker=worker.name)
+
+
+def _last_task(ctx: Context) -> str | None:
+    """What became of the task that this worker claimed last, if that was not long ago."""
+    from dibs.cli.words import was
+    from dibs.model import Worker
+
+    endings: dict[str | None, Event] = {}
+    for event in reversed(ctx.board.recent(RECENT)):
+        changed = (event.data or {}).get("set", {})
+        if event.action == "claimed_activity":
+            if event.worker == ctx.worker.name and Worker(**changed["holder"]).is_same(ctx.worker):
+                ended = endings.get(event.task_id)
+                return f"{event.task_id} {was(ended, ctx.board.now())}" if ended else None
+            endings.pop(event.task_id, None)
+        elif "status" in changed:
+            endings[event.task_id] = event
+    return None
 
 
 def _on_task(
@@ -325,11 +406,14 @@ def _on_task(
     held = ctx.board.held_by(ctx.worker)
     if len(held) == 1 and not (_could_be_id(first) and any(c.isdigit() for c in first)):
         return on_held(held[0], ctx.text(words))
-    if not held and not _could_be_id(first):
-        raise _holds_nothing(ctx)
-    hint = f"see what there is: dibs list --all; if it is the beginning of your text: dibs {verb} ID 'TEXT'"
-    if held:
-        hint = f"{ctx.worker.name} holds {_named(held)}: dibs {verb} {held[0].id} 'TEXT'"
+    said = "what went wrong" if verb == "fail" else "what you did"
+    if not held:
+        refusal = _holds_nothing(ctx)
+        if _could_be_id(first):
+            refusal.message += f" (and no task is called {first})"
+            refusal.fields["task_id"] = first
+        raise refusal
+    hint = f"{ctx.worker.name} holds {_named(held)}: dibs {verb} {held[0].id} '{said}'"
     raise NotFound(f"Task not found: {first}", hint=hint, task_id=first)
 
 

@@ -64,6 +64,16 @@ class Context:
                 raise
         return act(full)
 
+    def explain(self, error: Exception) -> None:
+        """Let the hint of an error name the board that was asked for."""
+        from dibs.errors import NoBoard
+
+        named = self.url or os.environ.get("DIBS_BOARD")
+        if isinstance(error, NoBoard) and named:
+            from dibs.cli.render import quoted
+
+            error.hint = f"make one with: dibs --board {quoted(named)} init"
+
     def text(self, words: Sequence[str]) -> str:
         """Words given as a text; a single `-` reads it from stdin."""
         if list(words) != ["-"]:

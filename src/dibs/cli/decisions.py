@@ -56,15 +56,35 @@ def _decide(ctx: Context, args: Args, what: str, verb: Callable[[str], BoardTask
 
         ctx.emit(task_json(task))
         return 0
-    from dibs.cli.render import cut, one_line, status
+    from dibs.cli.render import cut, one_line, status, wrap
 
     ctx.say(cut(f"{what} {task.id}: {one_line(task.description)}", ctx.width))
+    if what == "cancelled":
+        for line in _waiting_for(ctx, task):
+            ctx.say(line)
+    if what == "unblocked" and task.open_blockers:
+        left = "; ".join(f"{blocker.id}: {one_line(blocker.reason)}" for blocker in task.open_blockers)
+        ctx.say("\n".join(wrap(f"still blocked by {left}", ctx.width)))
+        return 0
     following = {
         "blocked": f"when that is resolved: dibs unblock {task.id}",
         "cancelled": f"to bring it back: dibs retry {task.id}",
     }.get(what, f"it is now {status(task)[0]}")
     ctx.say(cut(f"  {following}", ctx.width))
     return 0
+
+
+def _waiting_for(ctx: Context, task: BoardTask) -> list[str]:
+    """The open tasks that wait for one that will not be done, and how to free them."""
+    from dibs.cli.render import hint
+
+    with ctx.board.store.read() as tx:
+        waiting = [other.id for other in tx.dependants([task]) if other.status in ("pending", "in_progress", "review")]
+    if not waiting:
+        return []
+    named = [f"{other} (dibs dep {other} --drop {task.id})" for other in waiting[:5]]
+    more = f" and {len(waiting) - 5:,} more" if len(waiting) > 5 else ""
+    return hint(f"still waiting for it: {', '.join(named)}{more}", ctx.width)
 
 
 def dep(ctx: Context, args: Args) -> int:

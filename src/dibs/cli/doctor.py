@@ -158,7 +158,8 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
             "damaged",
             f"the file is damaged: {problems[0]}" + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),
             "stop the workers, keep a copy of the folder, and restore the newest export into a new board "
-            "(dibs --board sqlite:NEW.db import FILE); without one, save what is readable: dibs export FILE",
+            "(dibs --board sqlite:new.db import board.jsonl); without one, save what is readable: "
+            "dibs export rest.jsonl",
         )
 
 
@@ -244,7 +245,7 @@ def _changelog(report: Report, board: TaskBoard, deep: bool) -> None:
         report.find(
             "changelog_differs",
             f"the board is not what its changelog says, in {number(len(different), 'place')}: {different[0]}",
-            "save both (dibs export FILE) and report this with the output of: dibs doctor --json",
+            "save both (dibs export board.jsonl) and report this with the output of: dibs doctor --json",
         )
 
 

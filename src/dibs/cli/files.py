@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
+from dibs.errors import Busy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,20 +16,31 @@ if TYPE_CHECKING:
 
 
 def lock(ctx: Context, args: Args) -> int:
-    granted = ctx.board.lock(args.path, ctx.worker, shared=args.shared, lease=args.lease, wait=args.wait or 0)
+    try:
+        granted = ctx.board.lock(args.path, ctx.worker, shared=args.shared, lease=args.lease, wait=args.wait or 0)
+    except Busy as error:
+        if error.conflicts and args.wait:
+            from dibs.times import span
+
+            error.message += f", after {span(args.wait)} of waiting"
+        elif error.conflicts:
+            error.hint += "; or wait for it: --wait 2m"
+        raise
     if ctx.json:
         from dibs.wire import lock_json
 
         ctx.emit({"locks": [lock_json(lock) for lock in granted]})
         return 0
-    from dibs.cli.render import cells, cut, safe
+    from dibs.cli.render import cells, cut, quoted, safe
     from dibs.times import span
 
     for held in granted:
         how = " with others" if held.shared else ""
         ctx.say(cut(f"locked {safe(held.pattern)}{how} for {span(held.lease)}", ctx.width))
-    alone = granted[0].pattern if len(granted) == 1 else ""
-    ctx.say("  give back: dibs unlock " + (f"'{alone}'" if alone.isprintable() and 0 < cells(alone) < 50 else "--all"))
+    # As they were given, which is what they are called from here.
+    given = " ".join(quoted(path) for path in dict.fromkeys(args.path))
+    literal = given.isprintable() and cells(given) < 50 and not any(path.startswith("-") for path in args.path)
+    ctx.say("  give back: dibs unlock " + (given if literal else "--all"))
     return 0
 
 
@@ -69,7 +81,7 @@ def locks(ctx: Context, args: Args) -> int:
 
 
 def _table(ctx: Context, held: Sequence[Lock], now: float) -> list[str]:
-    from dibs.cli.render import DIM, safe, table
+    from dibs.cli.render import DIM, WHOLE, safe, table
     from dibs.times import span
 
     rows: list[list[Cell]] = []
@@ -77,5 +89,5 @@ def _table(ctx: Context, held: Sequence[Lock], now: float) -> list[str]:
         how: Cell = ("shared", DIM) if lock.shared else ""
         rows.append([safe(lock.holder.name), lock.task_id or "", span(lock.expires_at - now), how, safe(lock.pattern)])
     return table(
-        ("HOLDER", "TASK", "LEFT", "", "FILES"), rows, ctx.width, caps=(20, 20, 9, 6), right=(2,), color=ctx.color
+        ("HOLDER", "TASK", "LEFT", "", "FILES"), rows, ctx.width, caps=(20, WHOLE, 9, 6), right=(2,), color=ctx.color
     )

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     Cell = str | tuple[str, str]
 
+WHOLE = 1000
+"""The cap of a column whose texts are never cut: half an id is of no use."""
 RED, GREEN, YELLOW, MAGENTA, BOLD, DIM = "31", "32", "33", "35", "1", "2"
 
 
@@ -84,6 +86,34 @@ def wrap(text: str, width: int, indent: str = "  ") -> list[str]:
     return lines
 
 
+def hint(text: str, width: int = 80, indent: str = "  ") -> list[str]:
+    """What to do next, made safe, indented and wrapped where it pauses, so that a command stays on one line if it can.
+
+    No word is ever broken, for it may be a path.
+    """
+    clauses: list[list[str]] = [[]]
+    for word in safe(text).split(" "):
+        clauses[-1].append(word)
+        if word[-1:] in (";", ":", ","):
+            clauses.append([])
+    lines = [indent]
+    room = width - len(indent)
+    for clause in clauses:
+        whole = " ".join(clause)
+        for part in [whole] if cells(whole) <= room else clause:
+            if lines[-1].strip() and cells(lines[-1]) + 1 + cells(part) > width:
+                lines.append(indent)
+            lines[-1] += part if not lines[-1].strip() else f" {part}" * bool(part)
+    return lines
+
+
+def quoted(text: str) -> str:
+    """A word as a shell reads it."""
+    if text and all(c.isascii() and (c.isalnum() or c in "_@%+=:,./-") for c in text):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
 def paint(text: str, color: str, on: bool) -> str:
     return f"\x1b[{color}m{text}\x1b[0m" if on and color else text
 
@@ -99,7 +129,8 @@ def table(
 ) -> list[str]:
     """Aligned lines under a header. Cells are safe text, or (text, colour); the last column takes what is left.
 
-    `caps` are the most that each other column may have; columns without any content are left out.
+    `caps` are the most that each other column may have (`WHOLE`: whatever it needs); columns without any
+    content are left out.
     """
     last = len(header) - 1
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
@@ -107,8 +138,11 @@ def table(
     for at in range(last):
         used = max((cells(row[at]) for row in texts), default=0)
         widths.append(min(caps[at], max(used, len(header[at]))) if used else 0)
-    while sum(w + 2 for w in widths if w) > width - 20 and max(widths) > 4:
-        widths[widths.index(max(widths))] -= 1
+    while sum(w + 2 for w in widths if w) > width - 20:
+        narrower = max((w for w, cap in zip(widths, caps, strict=False) if cap < WHOLE), default=0)
+        if narrower <= 4:
+            break
+        widths[next(at for at, w in enumerate(widths) if w == narrower and caps[at] < WHOLE)] -= 1
     shown = [at for at in range(last) if widths[at]]
     room = max(8, width - sum(widths[at] + 2 for at in shown))
     lines = []
@@ -156,7 +190,7 @@ def tasks(found: Sequence[BoardTask], width: int, color: bool) -> list[str]:
         who = safe(task.assigned_to or "") or ("" if task.reserved == "any" else f"({task.reserved})")
         priority = str(task.priority) if task.priority else ""
         rows.append([task.id, status(task), priority, who, one_line(task.description)])
-    return table(("ID", "STATUS", "PRI", "WHO", "TASK"), rows, width, caps=(24, 11, 11, 16), right=(2,), color=color)
+    return table(("ID", "STATUS", "PRI", "WHO", "TASK"), rows, width, caps=(WHOLE, 11, 11, 16), right=(2,), color=color)
 
 
 def number(count: int, noun: str) -> str:

@@ -22,7 +22,7 @@ from dibs.cli.child import GRACE, Child, Signals
 from dibs.cli.render import one_line, safe
 from dibs.errors import DibsError, LeaseLost, NotClaimable, NotFound, WrongStatus
 from dibs.jsontext import dumps
-from dibs.model import IN_PROGRESS
+from dibs.model import IN_PROGRESS, PENDING, REVIEW
 from dibs.wire import task_json
 from dibs.worker import of_process, process_start
 
@@ -146,6 +146,9 @@ class _Run:
             self.ctx.note(f"dibs: {what}")
             self._end(lambda: board.release(task.id, token=task.token, note=what))
             self.given_back = True
+            self.task = board.get(task.id)
+            if self.lost is None:
+                self.ctx.note(f"dibs: {self._outcome()}")
             return
         keeper = _Keeper(board, task, self.own, signals.wake)
         keeper.start()
@@ -222,9 +225,14 @@ class _Run:
             self.given_back = True
         self.task = board.get(task.id)
         if self.lost is None:
-            left = "" if not self.ended else " by the command"
-            status = self.task.status.replace("_", " ")
-            self.ctx.note(f"dibs: {ended}; {task.id} is {status}{left}")
+            self.ctx.note(f"dibs: {ended}; {self._outcome()}")
+
+    def _outcome(self) -> str:
+        task = self.task
+        if self.given_back and not self.ended and task.status is PENDING:
+            return f"{task.id} was given back"
+        status = "in review" if task.status is REVIEW else task.status.replace("_", " ")
+        return f"{task.id} is {status}" + (" by the command" if self.ended else "")
 
     def _end(self, act: Callable[[], BoardTask]) -> None:
         try:

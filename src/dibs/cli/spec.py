@@ -71,15 +71,17 @@ COMMANDS: tuple[Command, ...] = (
         ("dibs add Write the login page -p 5 --path 'src/login/**'", "dibs add Test the login page --needs 3f2a9c01",
          "dibs add --file tasks.jsonl"),
         "In a file each line is a JSON string or an object with description and any of id, depends_on, priority, "
-        "paths, labels, steps, parent, reserved, review, max_attempts. Tasks of one file may depend on each other "
-        "by the ids that they bring.",
+        "paths, labels, steps, parent, reserved, review, max_attempts (needs and for are understood too). Tasks of "
+        "one file may depend on each other by the ids that they bring.",
     ),
     (
         "list", "tasks", "list_tasks", "what is on the board (open tasks unless asked otherwise)",
         (),
         (
-            ("--status", "-s", "STATUS", "pending|in_progress|review|completed|failed|cancelled|open|closed|all", True,
-             "only these: pending in_progress review completed failed cancelled, open, closed, all"),
+            ("--status", "-s", "STATUS",
+             "ready|waiting|blocked|pending|in_progress|review|done|completed|failed|cancelled|open|closed|all", True,
+             "only these: ready, waiting (or blocked), in_progress, review, completed (or done), failed, cancelled; "
+             "pending, open, closed, all"),
             ("--label", "", "LABEL", "text", False, "only tasks with this label"),
             ("--mine", "", "", "flag", False, "only tasks assigned to my name"),
             ("--by", "", "NAME", "text", False, "only tasks assigned to this worker"),
@@ -111,16 +113,21 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "claim", "claims", "claim", "take the best available task, or the named one",
-        (("id", "optional", "the task (default: the best that you may take)"),),
+        (
+            ("id", "optional", "the task (default: the best that you may take)"),
+            ("more", "surplus", "one at a time: dibs claim ID; or the best N: dibs claim --count N"),
+        ),
         (
             ("--count", "-n", "N", "int", False, "take up to N tasks"),
             ("--lease", "", "TIME", "seconds", False,
              "how long it is yours without a sign of life (default 1h; humans 8h)"),
-            ("--wait", "", "TIME", "seconds", False, "if there is nothing, wait this long for something"),
+            ("--wait", "", "TIME", "seconds", False,
+             "if there is nothing, or the named task is held or waits, wait this long"),
             ("--key", "", "KEY", "text", False, "request key: the same call again gives the same claim"),
         ),
         ("dibs claim", "dibs claim 3f2a", "dibs --as worker-1 claim --wait 5m --json"),
-        "Its files are locked in the same step. Nothing to claim: exit code 3.",
+        "Its files are locked in the same step. Nothing to claim: exit code 3. A named task that cannot be had, even "
+        "after --wait: exit code 1.",
     ),
     (
         "renew", "claims", "renew", "start your lease anew (every other verb of yours does too)",
@@ -280,7 +287,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "tell", "talk", "tell", "send a message to a worker, or to everybody",
-        (("words", "some", "NAME TEXT...: who, then the message (with --all only the message)"),),
+        (("words", "many", "NAME TEXT...: who, then the message (with --all only the message)"),),
         (("--all", "-a", "", "flag", False, "to everybody else"),),
         ("dibs tell worker-2 'auth.py is free again'", "dibs tell --all 'main is broken, do not merge'"),
         "",
@@ -424,15 +431,17 @@ HINTS: tuple[tuple[str, str], ...] = (
     ("stop", "dibs release ID, dibs cancel ID"),
     ("abort", "dibs release ID, dibs cancel ID"),
     ("drop", "dibs release ID, dibs dep ID --drop OTHER"),
-    ("update", "dibs done ID, dibs step ID done, dibs block ID REASON"),
-    ("edit", "dibs cancel ID, then dibs add TEXT"),
+    ("update", "tasks cannot be edited yet; what a task waits for can be changed: dibs dep, dibs block, dibs unblock; "
+     "only if it should not be done at all: dibs cancel"),
+    ("edit", "tasks cannot be edited yet; what a task waits for can be changed: dibs dep, dibs block, dibs unblock; "
+     "only if it should not be done at all: dibs cancel"),
     ("assign", "dibs --as NAME claim ID"),
     ("reserve", "dibs claim ID, dibs lock PATH"),
-    ("blocked", "dibs list --status pending, dibs show ID"),
-    ("search", "dibs list --search TEXT"),
-    ("note", "dibs tell --all TEXT, dibs done ID RESULT"),
-    ("comment", "dibs tell --all TEXT, dibs done ID RESULT"),
-)
+    ("blocked", "dibs list --status waiting, dibs show ID"),
+    ("search", "dibs list --search 'part of a description'"),
+    ("note", "dibs tell --all 'what to say', dibs done ID 'what you did'"),
+    ("comment", "dibs tell --all 'what to say', dibs done ID 'what you did'"),
+)  # fmt: skip
 """Words that could mean several things, or something that dibs does differently: answered with "did you mean"."""
 
 OPTION_GUESSES: tuple[tuple[str, str], ...] = (

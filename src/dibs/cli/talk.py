@@ -66,12 +66,13 @@ def _print(ctx: Context, events: Iterable[Event]) -> None:
     import time
 
     from dibs.cli.render import DIM, cut, one_line, pad, paint, safe
+    from dibs.cli.words import did
 
     for event in events:
         when = time.strftime("%m-%d %H:%M:%S", time.localtime(event.time))
-        what = event.action
+        what = did(event)
         if event.task_id:
-            what += f" {event.task_id}" + (f" {event.step_id}" if event.step_id else "")
+            what += f" of {event.task_id}" if event.step_id else f" {event.task_id}"
         details = f": {one_line(event.details)}" if event.details else ""
         number = f"{event.seq:>6}  {when}"
         text = f"  {pad(cut(safe(event.worker), 20), 10)}  {what}{details}"
@@ -80,9 +81,15 @@ def _print(ctx: Context, events: Iterable[Event]) -> None:
 
 def tell(ctx: Context, args: Args) -> int:
     words = list(args.words)
+    if args.all and not words:
+        raise UsageError("tell: the message is missing", "dibs tell --all 'what to say'")
+    if not words:
+        raise UsageError("tell: NAME and the message are missing", "dibs tell worker-2 'what to say'")
     to = None if args.all else words.pop(0)
     if not words:
-        raise UsageError("tell: the message is missing", "dibs tell NAME 'what to say'")
+        from dibs.cli.render import quoted
+
+        raise UsageError("tell: the message is missing", f"dibs tell {quoted(to or '')} 'what to say'")
     message = ctx.board.tell(ctx.text(words), to, worker=ctx.worker)
     if ctx.json:
         from dibs.wire import message_json

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from dibs.board import TaskBoard
     from dibs.model import Worker
 
+_ALIASES = (("needs", "depends_on"), ("for", "reserved"))
+"""The names of the options of `dibs add`, which work here too."""
+_PLURALS = (("path", "paths"), ("label", "labels"), ("step", "steps"))
+
 Entry = tuple[str, "dict[str, Any]"]
 
 
@@ -81,6 +85,12 @@ def _definition(value: object) -> dict[str, Any]:
     if isinstance(value, str):
         return {"description": value}
     if isinstance(value, dict):
+        for alias, name in _ALIASES:
+            if alias in value and name not in value:
+                value[name] = value.pop(alias)
+        for single, name in _PLURALS:
+            if single in value:
+                raise Invalid(f"a task has no {single!r}; did you mean {name}, a list?")
         return value
     raise Invalid(f"a task is a JSON object or string, not {type(value).__name__}")
 

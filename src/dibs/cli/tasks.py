@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.model import BoardTask, Event
-    from dibs.rules import Reason
 
 LIMIT = 50
 NO_LIMIT = 2**31
@@ -22,7 +21,14 @@ _GROUPS = {
     "open": ("pending", "in_progress", "review"),
     "closed": ("completed", "failed", "cancelled"),
     "all": ("pending", "in_progress", "review", "completed", "failed", "cancelled"),
+    "ready": ("pending",),
+    "waiting": ("pending",),
+    "blocked": ("pending",),
+    "done": ("completed",),
 }
+_WHOLE_PENDING = {"pending", "open", "all"}
+"""Words for all pending tasks, ready or not."""
+READ_AT_ONCE = 500
 _OPTIONS = (
     ("depends_on", "needs"),
     ("paths", "path"),
@@ -53,11 +59,18 @@ def add(ctx: Context, args: Args) -> int:
 
         ctx.emit(task_json(board.get(task_id)))
         return 0
-    from dibs.cli.render import cut, one_line
+    from dibs.cli.render import cut, hint, one_line
 
     ctx.say(cut(f"added {task_id}: {one_line(fields['description'])}", ctx.width))
     if needs := fields.get("depends_on"):
-        ctx.say(cut(f"  it waits for {', '.join(needs)}", ctx.width))
+        with board.store.read() as tx:
+            found = tx.get(needs)
+        if unmet := [need for need in needs if found[need].status != "completed"]:
+            ctx.say(cut(f"  it waits for {', '.join(unmet)}", ctx.width))
+        for need in unmet:
+            if found[need].status in ("failed", "cancelled"):
+                way_out = f"dibs retry {need}, or dibs dep {task_id} --drop {need}"
+                ctx.say("\n".join(hint(f"{need} is {found[need].status}: {way_out}", ctx.width)))
     return 0
 
 
@@ -102,6 +115,8 @@ def _add_file(ctx: Context, args: Args) -> int:
 def list_tasks(ctx: Context, args: Args) -> int:
     wanted = dict.fromkeys(args.status or (["all"] if args.all else ["open"]))
     statuses = list(dict.fromkeys(status for word in wanted for status in _GROUPS.get(word, (word,))))
+    halves = {word == "ready" for word in wanted if word in ("ready", "waiting", "blocked")}
+    only = halves.pop() if len(halves) == 1 and not wanted.keys() & _WHOLE_PENDING else None
     if args.mine and args.by is not None:
         raise UsageError("list: --mine and --by do not go together")
     by = ctx.worker.name if args.mine else args.by
@@ -111,10 +126,13 @@ def list_tasks(ctx: Context, args: Args) -> int:
         raise UsageError("list: --offset must not be negative")
     board = ctx.board
     parent = None if args.parent is None else board.resolve(args.parent)
-    tasks, total = board.tasks(
-        statuses, label=args.label, assigned_to=by, parent=parent, search=args.search, limit=limit, offset=offset
-    )
-    more = offset + len(tasks) < total
+    filters = {"label": args.label, "assigned_to": by, "parent": parent, "search": args.search}
+    total: int | None
+    if only is None:
+        tasks, total = board.tasks(statuses, **filters, limit=limit, offset=offset)
+        more = offset + len(tasks) < total
+    else:
+        tasks, total, more = _page(board, statuses, filters, only, limit, offset)
     if ctx.json:
         from dibs.wire import page_json
 
@@ -127,12 +145,31 @@ def list_tasks(ctx: Context, args: Args) -> int:
     return 0
 
 
+def _page(
+    board: TaskBoard, statuses: Sequence[str], filters: dict[str, Any], ready: bool, limit: int, offset: int
+) -> tuple[list[BoardTask], int | None, bool]:
+    """A page on which pending tasks are only the ready ones, or only the others: (tasks, how many there are if that is
+    known, are there more). The board does not tell the two apart, so whole pages are read until this one is full."""
+    found: list[BoardTask] = []
+    read, total = 0, 1
+    while read < total and len(found) <= offset + limit:
+        batch, total = board.tasks(statuses, **filters, limit=READ_AT_ONCE, offset=read)
+        if not batch:
+            break
+        read += len(batch)
+        found += [task for task in batch if task.status != "pending" or task.is_ready is ready]
+    more = len(found) > offset + limit
+    return found[offset : offset + limit], None if more else len(found), more
+
+
 def _summary(
-    board: TaskBoard, statuses: Sequence[str], filtered: bool, shown: int, total: int, offset: int, more: bool
+    board: TaskBoard, statuses: Sequence[str], filtered: bool, shown: int, total: int | None, offset: int, more: bool
 ) -> str:
     """What the list left out, and how to see it."""
     from dibs.cli.render import number
 
+    if total is None:
+        return f"{shown:,} shown, there are more; next: --offset {offset + shown}; all: --limit 0"
     if more:
         return f"{shown:,} of {total:,} shown; next: --offset {offset + shown}; all: --limit 0"
     if offset:
@@ -160,7 +197,10 @@ def ready(ctx: Context, args: Args) -> int:
         ctx.emit(page_json(tasks, None if more else len(tasks), more))
         return 0
     if not tasks:
-        ctx.say("nothing to claim now; what stands in the way: dibs list, dibs show ID")
+        if any(ctx.board.counts().values()):
+            ctx.say("nothing to claim now; what stands in the way: dibs list")
+        else:
+            ctx.say("the board is empty; add a task: dibs add 'what to do'")
         return 0
     _print(ctx, tasks)
     if more:
@@ -206,21 +246,16 @@ def show(ctx: Context, args: Args) -> int:
 
     now = board.now()
     events = board.recent(SHOWN_EVENTS + 1, task.id)
-    for line in _sheet(ctx, task, needs, _in_words(reasons), events, now):
+    for line in _sheet(ctx, task, needs, [reason.text for reason in reasons], events, now):
         ctx.say(line)
     return 0
-
-
-def _in_words(reasons: Sequence[Reason]) -> list[str]:
-    """Why not; blockers have lines of their own."""
-    others = [reason.text for reason in reasons if reason.code != "blocker"]
-    return others or (["blocked"] if reasons else [])
 
 
 def _sheet(
     ctx: Context, task: BoardTask, needs: Sequence[BoardTask], why: Sequence[str], events: Sequence[Event], now: float
 ) -> list[str]:
     from dibs.cli.render import BOLD, clock, cut, one_line, paint, safe, status, wrap
+    from dibs.cli.words import did
     from dibs.times import ago, span
 
     width = ctx.width
@@ -262,7 +297,7 @@ def _sheet(
     if task.parent:
         row("part of", task.parent)
     if task.reserved != "any":
-        row("reserved", f"for a {task.reserved}")
+        row("reserved", "for an agent" if task.reserved == "agent" else "for a human")
     if task.review:
         row("review", "somebody else has to accept it")
     if task.attempts > 1 or task.max_attempts is not None:
@@ -283,5 +318,5 @@ def _sheet(
             lines.append(f"  earlier: dibs log --task {task.id} --all")
         for event in events[-SHOWN_EVENTS:]:
             details = f": {one_line(event.details)}" if event.details else ""
-            lines.append(cut(f"  {ago(event.time, now):<10}  {event.action} by {safe(event.worker)}{details}", width))
+            lines.append(cut(f"  {ago(event.time, now):<10}  {safe(event.worker)} {did(event)}{details}", width))
     return lines

@@ -9,7 +9,7 @@ from dibs import fs, transfer
 from dibs.address import open_store
 from dibs.board import TaskBoard
 from dibs.cli.context import write
-from dibs.cli.render import cut, number, one_line, safe
+from dibs.cli.render import cut, number, one_line, quoted, safe
 from dibs.cli.setup_board import keep_out_of_git
 from dibs.errors import DibsError, Invalid, NoBoard
 from dibs.stores.sqlite import side_files
@@ -69,7 +69,7 @@ def export(ctx: Context, args: Args) -> int:
         ctx.emit({"file": os.path.abspath(args.file), "board": ctx.board.url, "lines": lines})
     else:
         ctx.say(f"wrote {number(lines, 'line')} to {safe(args.file)}")
-        ctx.say(cut(f"  to restore it: dibs --board sqlite:NEW.db import {safe(args.file)}", ctx.width))
+        ctx.say(cut(f"  to restore it: dibs --board sqlite:new.db import {quoted(safe(args.file))}", ctx.width))
     return 0
 
 
@@ -139,10 +139,10 @@ def import_(ctx: Context, args: Args) -> int:
     if args.file == "-":
         if sys.stdin is None:
             raise Invalid("there is no stdin to read an export from")
-        return _import(ctx, sys.stdin)
+        return _import(ctx, sys.stdin, "-")
     try:
         with open(args.file, encoding="utf-8") as file:
-            return _import(ctx, file)
+            return _import(ctx, file, quoted(args.file))
     except OSError as error:
         if isinstance(error, DibsError):
             raise
@@ -151,7 +151,7 @@ def import_(ctx: Context, args: Args) -> int:
         ) from error
 
 
-def _import(ctx: Context, file: TextIO) -> int:
+def _import(ctx: Context, file: TextIO, name: str) -> int:
     lines = list(_lines(file))
     try:
         board, made = ctx.board, False
@@ -161,7 +161,12 @@ def _import(ctx: Context, file: TextIO) -> int:
         # Not `TaskBoard.open`, which would begin a changelog: this board's is in the export.
         board, made = TaskBoard(store=open_store(ctx.url, create=True)), True
     try:
-        tasks = transfer.load(board, lines)
+        try:
+            tasks = transfer.load(board, lines)
+        except Invalid as error:
+            if "import into a new board" in error.hint:
+                error.hint = f"name a board file that does not exist yet: dibs --board sqlite:new.db import {name}"
+            raise
         with board.store.read() as tx:
             events = tx.last_event()
         url = board.url

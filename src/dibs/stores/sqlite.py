@@ -29,6 +29,7 @@ from __future__ import annotations
 import os
 import time
 from _thread import allocate_lock
+from _weakref import ref
 
 import apsw
 
@@ -58,9 +59,38 @@ BUSY_MS = 30_000
 PAGE = 2048
 _FAILED = b"\1"
 
-_abandoned: list[
-    object
-] = []  # connections inherited through fork: kept, because closing one would touch the parent's locks
+_open_stores: dict[int, ref[SqliteStore]] = {}
+_paused: list[SqliteStore] = []
+
+
+def _before_fork() -> None:
+    """Close every connection, with no transaction and no sync under way: SQLite's bookkeeping of its locks does not
+    survive a fork. Both sides open their own when they next need one."""
+    for known in list(_open_stores.values()):
+        store = known()
+        if store is not None:
+            store._turn.acquire()
+            store._sync_turn.acquire()
+            store._close_connection()
+            _paused.append(store)
+
+
+def _after_fork() -> None:
+    while _paused:
+        store = _paused.pop()
+        store._sync_turn.release()
+        store._turn.release()
+
+
+def _after_fork_in_child() -> None:
+    # A lock on an open file is shared with the copies that a fork makes: ours would outlive the parent's death.
+    for store in _paused:
+        store._close_files()
+    _after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child)
 
 
 def side_files(path: str) -> tuple[str, str]:
@@ -104,7 +134,10 @@ class SqliteStore:
         if os.path.exists(self.path):
             return
         folder = os.path.dirname(self.path)
-        os.makedirs(folder, exist_ok=True)
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise BoardUnusable(f"cannot make the folder {folder}: {error.strerror}", path=self.path) from error
         self._refuse_network(folder)
         draft = f"{self.path}.new-{os.getpid()}-{time.monotonic_ns()}"
         connection = None
@@ -150,7 +183,10 @@ class SqliteStore:
         # of this process has on it.
         if not os.path.exists(path):
             raise NoBoard(f"there is no board at {path}", hint="make one with: dibs init", path=path)
+        if os.path.isdir(path):
+            raise self._foreign("is a folder")
         self._refuse_network(os.path.dirname(path))
+        self._refuse_foreign()
         try:
             connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
             self._connection = connection
@@ -191,13 +227,35 @@ class SqliteStore:
             self.close()
             raise
         self._pid = os.getpid()
+        _open_stores[id(self)] = ref(self)
+
+    def _refuse_foreign(self) -> None:
+        """Look at the header before anything is created or recovered here.
+
+        Through SQLite's own file object: its close minds the POSIX locks that other connections of this process have,
+        which a plain `os.close` would drop.
+        """
+        try:
+            file = apsw.VFSFile("", self.path, [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+            try:
+                header = file.xRead(100, 0)
+            finally:
+                file.xClose()
+        except apsw.Error as error:
+            raise self._translate(error) from error
+        if not header:
+            raise self._foreign("is empty: something else has half-made it")
+        if header[:16] != b"SQLite format 3\0" or int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+            raise self._foreign("is not a dibs board, or is damaged beyond recognition")
 
     def _open_side_files(self) -> None:
         # Only now that the file is known to be a board: a mistyped name must not leave files beside somebody else's.
         gate, marks = side_files(self.path)
         try:
-            self._gate = fs.open_lock_file(gate)
-            self._marks = fs.open_lock_file(marks)
+            if self._gate < 0:
+                self._gate = fs.open_lock_file(gate)
+            if self._marks < 0:
+                self._marks = fs.open_lock_file(marks)
         except OSError as error:
             raise BoardUnusable(
                 f"cannot open {error.filename} for writing: {error.strerror}",
@@ -213,12 +271,21 @@ class SqliteStore:
         )
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None and self._pid in (0, os.getpid()):
-            connection.close()
-        elif connection is not None:
-            _abandoned.append(connection)
+        self._close_connection()
         self._close_files()
+
+    def _close_connection(self) -> None:
+        _open_stores.pop(id(self), None)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if self._wal >= 0:
+            os.close(self._wal)
+            self._wal = -1
+
+    def __del__(self) -> None:
+        if getattr(self, "_gate", -1) >= 0:
+            self.close()
 
     def _close_files(self) -> None:
         for fd in (self._gate, self._marks, self._wal):
@@ -229,12 +296,6 @@ class SqliteStore:
     def _ensure_open(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
             return
-        if self._connection is not None:  # forked
-            _abandoned.append((self._connection, self._cursor))
-            self._connection = None
-            self._turn = allocate_lock()
-            self._sync_turn = allocate_lock()
-            self._close_files()
         self._open()
 
     # -- transactions
@@ -290,23 +351,43 @@ class SqliteStore:
         """Commit and open the gate; the number of this commit, 0 if there was nothing to commit."""
         if not tx.changed:
             self._roll_back()
-            return 0
+            return int.from_bytes(fs.read_at(self._marks, 8, 0), "little")
         try:
             tx.flush()
             self._cursor.execute("COMMIT")
-            ticket = int.from_bytes(fs.read_at(self._marks, 8, 0), "little") + 1
-            fs.write_at(self._marks, ticket.to_bytes(8, "little"), 0)
+            try:
+                ticket = int.from_bytes(fs.read_at(self._marks, 8, 0), "little") + 1
+                fs.write_at(self._marks, ticket.to_bytes(8, "little"), 0)
+            except OSError as error:
+                raise OutcomeUnknown(
+                    f"the change was made, but could not be counted ({error.strerror})", path=self.path
+                ) from error
+            if ticket % 256 == 0:
+                self._bound_wal()
         except BaseException:
             self._roll_back()
             raise
         fs.unlock(self._gate)
         return ticket
 
+    def _bound_wal(self) -> None:
+        """Readers can keep the WAL from being reset; when it has grown too long, make them wait for once."""
+        assert self._connection is not None
+        if os.stat(self.path + "-wal").st_size > WAL_BYTES:
+            self._connection.set_busy_timeout(1000)
+            self._rows("PRAGMA wal_checkpoint(RESTART)")
+            self._connection.set_busy_timeout(BUSY_MS)
+
     def _make_durable(self, ticket: int) -> None:
         """Return when the commit with this number, and so all before it, is on the disk."""
+        if int.from_bytes(fs.read_at(self._marks, 8, 8), "little") >= ticket:
+            return
         with self._sync_turn:
             if self._wal < 0:
-                self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
+                except FileNotFoundError:
+                    return  # the last connection was closed meanwhile: that wrote everything into the database
             fs.lock(self._marks)
             try:
                 if int.from_bytes(fs.read_at(self._marks, 8, 8), "little") >= ticket:
@@ -314,6 +395,7 @@ class SqliteStore:
                 reached = fs.read_at(self._marks, 8, 0)
                 if fs.read_at(self._marks, 1, 16) == _FAILED:
                     self._write_through()
+                    self._sync_wal()
                     fs.write_at(self._marks, b"\0", 16)
                 else:
                     self._sync_wal()
@@ -338,7 +420,7 @@ class SqliteStore:
         """After a failed sync: write the whole WAL into the database, and sync that."""
         with self._turn:
             try:
-                blocked, pages, written = self._rows("PRAGMA wal_checkpoint(FULL)")[0]
+                blocked, pages, written = self._rows("PRAGMA wal_checkpoint(TRUNCATE)")[0]
             except apsw.Error as error:
                 raise OutcomeUnknown(
                     f"a write to the disk failed earlier, and writing it again has failed too ({error})",
@@ -355,7 +437,9 @@ class SqliteStore:
     # -- waiting
 
     def mark_change(self) -> int:
-        self._ensure_open()
+        if self._marks < 0 or self._pid != os.getpid():
+            with self._turn:
+                self._ensure_open()
         return int.from_bytes(fs.read_at(self._marks, 8, 0), "little")
 
     def wait_change(self, mark: int, timeout: float) -> bool:

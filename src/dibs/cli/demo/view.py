@@ -85,14 +85,15 @@ class Lines:
         if self._told < 0:
             self._told = 0
             self._print(0.0, f"{len(scene.workers)} worker processes share one board of {len(scene.tasks)} tasks")
-        for second, text in scene.happened[self._told :]:
-            self._print(second, text)
+        news = scene.happened[self._told :]
         self._told = len(scene.happened)
         done = [task for task in scene.tasks if task.status is COMPLETED and task.id not in self._done]
         for task in sorted(done, key=lambda task: task.completed_at or 0):
             self._done.add(task.id)
             second = max(0.0, (task.completed_at or scene.now) - scene.started)
-            self._print(second, f"{len(self._done):2}/{len(scene.tasks)}  {task.assigned_to}  {task.description}")
+            news.append((second, f"{len(self._done):2}/{len(scene.tasks)}  {task.assigned_to}  {task.description}"))
+        for second, text in sorted(news, key=lambda told: told[0]):
+            self._print(second, text)
 
     def _print(self, second: float, text: str) -> None:
         self._stream.write(f"{second:5.1f} s  {text}\n")
