@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from binascii import crc32
 
 from dibs import limits, rules
 from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
@@ -60,7 +59,7 @@ class Adding(Leases):
             return []
         who = self._actor(worker)
         key = None if request_key is None else limits.request("add", request_key)
-        asked = 0 if key is None else crc32(dumps([rules.definition(task) for task in tasks]).encode())
+        asked = 0 if key is None else _fingerprint(tasks)
         with self._store.write() as tx:
             if key is not None and (answer := tx.recall(key)) is not None:
                 before, ids = loads(answer)
@@ -78,6 +77,13 @@ class Adding(Leases):
             if key is not None:
                 tx.remember(key, dumps([asked, ids]))
         return ids
+
+
+def _fingerprint(tasks: Sequence[BoardTask]) -> int:
+    """What tells one request from another under the same key."""
+    from binascii import crc32
+
+    return crc32(dumps([rules.definition(task) for task in tasks]).encode())
 
 
 def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:

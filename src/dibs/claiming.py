@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dibs import holds, limits, rules
 from dibs.errors import Invalid, NotClaimable, NotHolder
 from dibs.jsontext import dumps, loads
@@ -92,6 +94,10 @@ class Claiming(Leases):
             return taken
         return taken[0] if taken else None
 
+    def is_ours(self, task: BoardTask) -> bool:
+        """Was this claim made by this process (as far as it says)? A forked child inherits the object, not the claim."""
+        return task.holder is None or task.holder.pid in (None, os.getpid())
+
     def _hand_out(self, task: BoardTask) -> None:
         task._board = self
         if task.token is not None:
@@ -106,8 +112,10 @@ class Claiming(Leases):
         self._sweep(tx)
         if task_id is not None:
             found = self._named(tx, who, task_id)
-            # In progress: the same session asks again for what it holds.
-            taken = [found if found.status is IN_PROGRESS else self._take(tx, found, who, lease)]
+            if found.status is IN_PROGRESS:  # the same session asks again for what it holds
+                self._keep_alive(tx, who)
+                return [self._get(tx, task_id)]
+            taken = [self._take(tx, found, who, lease)]
         else:
             taken = [self._take(tx, task, who, lease) for task in self._available(tx, who, n, claiming=True)]
         if key is not None and taken:

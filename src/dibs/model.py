@@ -7,7 +7,6 @@ to import than a bare interpreter costs to start; `BoardTask` still answers to `
 
 from __future__ import annotations
 
-import os
 import time
 
 TYPE_CHECKING = False
@@ -393,7 +392,7 @@ class BoardTask:
     ) -> None:
         if kind is None or self.status is not IN_PROGRESS:
             return
-        if self.holder is not None and self.holder.pid not in (None, os.getpid()):
+        if not self._claimed().is_ours(self):
             return  # a forked child leaves the block; the claim is its parent's
         from dibs.errors import DibsError
 

@@ -83,6 +83,9 @@ if TYPE_CHECKING:
 
         def remember(self, key: str, answer: str) -> None: ...
 
+        def shift_requests(self, seconds: float) -> None:
+            """The clock jumped: let remembered answers be as old as they were."""
+
         def post(self, messages: Sequence[Message]) -> None:
             """Store messages whose `seq` and `time` are those of their event."""
 

@@ -250,7 +250,7 @@ class TestShow:
         mine = shell.ok("show", task).out
         assert "held by:     worker-1 (agent, you), " in mine
         assert "left of its lease" in mine
-        assert "claimed_activity by worker-1" in mine
+        assert "worker-1 claimed" in mine
         assert ", you" not in shell.ok("show", task, "--as", "bob").out
         assert shell.ok("show", task, "--json").json["blocked_by"][0]["worker"] == "worker-1"
         shell.ok("done", "did\nit")

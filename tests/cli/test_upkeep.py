@@ -264,7 +264,8 @@ def test_import_into_a_board_with_tasks_is_refused(place: Path) -> None:
         board.add("mine", id="mine")
     code, _, err = call(place, "import", "one.jsonl")
     assert code == 1
-    assert "not empty" in err
+    assert "nothing was imported" in err
+    assert "does not exist yet" in err
     with open_board(place) as board:
         assert board.get("mine").description == "mine"
 

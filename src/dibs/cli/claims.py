@@ -256,7 +256,7 @@ def _ended(ctx: Context, task: BoardTask, what: str, before: bool = False) -> in
     elif what == "failed":
         ctx.say(cut(f"  to put it back: dibs retry {task.id}", ctx.width))
     elif what == "handed in for review":
-        for line in wrap(
+        for line in hint(
             f"somebody else decides: dibs accept {task.id}, or dibs reject {task.id} 'what is missing'", ctx.width
         ):
             ctx.say(line)

@@ -81,7 +81,7 @@ def locks(ctx: Context, args: Args) -> int:
 
 
 def _table(ctx: Context, held: Sequence[Lock], now: float) -> list[str]:
-    from dibs.cli.render import DIM, WHOLE, safe, table
+    from dibs.cli.render import DIM, safe, table
     from dibs.times import span
 
     rows: list[list[Cell]] = []
@@ -89,5 +89,5 @@ def _table(ctx: Context, held: Sequence[Lock], now: float) -> list[str]:
         how: Cell = ("shared", DIM) if lock.shared else ""
         rows.append([safe(lock.holder.name), lock.task_id or "", span(lock.expires_at - now), how, safe(lock.pattern)])
     return table(
-        ("HOLDER", "TASK", "LEFT", "", "FILES"), rows, ctx.width, caps=(20, WHOLE, 9, 6), right=(2,), color=ctx.color
+        ("HOLDER", "TASK", "LEFT", "", "FILES"), rows, ctx.width, caps=(20, -20, 9, 6), right=(2,), color=ctx.color
     )

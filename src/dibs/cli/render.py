@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     Cell = str | tuple[str, str]
 
-WHOLE = 1000
-"""The cap of a column whose texts are never cut: half an id is of no use."""
 RED, GREEN, YELLOW, MAGENTA, BOLD, DIM = "31", "32", "33", "35", "1", "2"
 
 
@@ -129,28 +127,34 @@ def table(
 ) -> list[str]:
     """Aligned lines under a header. Cells are safe text, or (text, colour); the last column takes what is left.
 
-    `caps` are the most that each other column may have (`WHOLE`: whatever it needs); columns without any
-    content are left out.
+    `caps` are the most that each other column may have; columns without any content are left out. A
+    negative cap is a column that is never cut, for half an id is of no use: what is too long for it takes from the last.
     """
     last = len(header) - 1
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
     widths = []
     for at in range(last):
         used = max((cells(row[at]) for row in texts), default=0)
-        widths.append(min(caps[at], max(used, len(header[at]))) if used else 0)
+        widths.append(min(abs(caps[at]), max(used, len(header[at]))) if used else 0)
     while sum(w + 2 for w in widths if w) > width - 20:
-        narrower = max((w for w, cap in zip(widths, caps, strict=False) if cap < WHOLE), default=0)
+        narrower = max((w for w, cap in zip(widths, caps, strict=False) if cap > 0), default=0)
         if narrower <= 4:
             break
-        widths[next(at for at, w in enumerate(widths) if w == narrower and caps[at] < WHOLE)] -= 1
+        widths[next(at for at, w in enumerate(widths) if w == narrower and caps[at] > 0)] -= 1
     shown = [at for at in range(last) if widths[at]]
     room = max(8, width - sum(widths[at] + 2 for at in shown))
     lines = []
     for number in range(-1, len(rows)):
         parts = []
+        over = 0
         for at in (*shown, last):
             text = header[at] if number < 0 else texts[number][at]
-            text = cut(text, room if at == last else widths[at])
+            if at == last:
+                text = cut(text, max(8, room - over))
+            elif caps[at] < 0:
+                over += max(0, cells(text) - widths[at])
+            else:
+                text = cut(text, widths[at])
             if at in right:
                 text = " " * (widths[at] - cells(text)) + text
             elif at != last:
@@ -190,7 +194,7 @@ def tasks(found: Sequence[BoardTask], width: int, color: bool) -> list[str]:
         who = safe(task.assigned_to or "") or ("" if task.reserved == "any" else f"({task.reserved})")
         priority = str(task.priority) if task.priority else ""
         rows.append([task.id, status(task), priority, who, one_line(task.description)])
-    return table(("ID", "STATUS", "PRI", "WHO", "TASK"), rows, width, caps=(WHOLE, 11, 11, 16), right=(2,), color=color)
+    return table(("ID", "STATUS", "PRI", "WHO", "TASK"), rows, width, caps=(-24, 11, 11, 16), right=(2,), color=color)
 
 
 def number(count: int, noun: str) -> str:

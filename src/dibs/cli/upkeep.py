@@ -139,10 +139,10 @@ def import_(ctx: Context, args: Args) -> int:
     if args.file == "-":
         if sys.stdin is None:
             raise Invalid("there is no stdin to read an export from")
-        return _import(ctx, sys.stdin, "-")
+        return _import(ctx, sys.stdin)
     try:
         with open(args.file, encoding="utf-8") as file:
-            return _import(ctx, file, quoted(args.file))
+            return _import(ctx, file)
     except OSError as error:
         if isinstance(error, DibsError):
             raise
@@ -151,7 +151,7 @@ def import_(ctx: Context, args: Args) -> int:
         ) from error
 
 
-def _import(ctx: Context, file: TextIO, name: str) -> int:
+def _import(ctx: Context, file: TextIO) -> int:
     lines = list(_lines(file))
     try:
         board, made = ctx.board, False
@@ -161,12 +161,7 @@ def _import(ctx: Context, file: TextIO, name: str) -> int:
         # Not `TaskBoard.open`, which would begin a changelog: this board's is in the export.
         board, made = TaskBoard(store=open_store(ctx.url, create=True)), True
     try:
-        try:
-            tasks = transfer.load(board, lines)
-        except Invalid as error:
-            if "import into a new board" in error.hint:
-                error.hint = f"name a board file that does not exist yet: dibs --board sqlite:new.db import {name}"
-            raise
+        tasks = transfer.load(board, lines)
         with board.store.read() as tx:
             events = tx.last_event()
         url = board.url

@@ -232,6 +232,10 @@ class MemoryTx:
     def remember(self, key: str, answer: str) -> None:
         self._assign(self._t.requests, key, (answer, self.now))
 
+    def shift_requests(self, seconds: float) -> None:
+        for key, (answer, moment) in self.requests().items():
+            self._assign(self._t.requests, key, (answer, moment + seconds))
+
     def post(self, messages: Sequence[Message]) -> None:
         self.changed = True
         posted, before = self._t.messages, len(self._t.messages)

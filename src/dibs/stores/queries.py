@@ -79,6 +79,7 @@ EVENT_BEFORE = f"SELECT {EVENT}, previous FROM event WHERE seq = ?"
 # Answers to requests that carried a key.
 RECALL = "SELECT answer FROM request WHERE key = ?"
 REMEMBER = "INSERT INTO request (key, answer, time) VALUES (?, ?, ?)"
+SHIFT_REQUESTS = "UPDATE request SET time = time + ?"
 FORGET = "DELETE FROM request WHERE time < ?"
 REQUESTS = "SELECT key, answer, time FROM request ORDER BY key"
 

@@ -24,4 +24,5 @@ def move_leases(tx: Tx, shift: float) -> None:
     for lock in locks:
         lock.expires_at += shift
     tx.save_locks(locks)
+    tx.shift_requests(shift)
     tx.append([Event("adjusted_clock", "dibs", "system", data={"shift": shift})])

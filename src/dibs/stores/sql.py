@@ -233,6 +233,9 @@ class SqlTx:
         self._rows(q.FORGET, (self.now - KEEP_REQUESTS,))
         self._rows(q.REMEMBER, (key, answer, self.now))
 
+    def shift_requests(self, seconds: float) -> None:
+        self._rows(q.SHIFT_REQUESTS, (seconds,))
+
     def post(self, messages: Sequence[Message]) -> None:
         self.changed = True
         self._many(q.POST, [(m.seq, m.time, m.sender, m.to, m.content) for m in messages])

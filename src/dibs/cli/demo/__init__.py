@@ -277,9 +277,8 @@ def _summary(ctx: Context, show: Show, verdict: Verdict) -> list[str]:
     lines += [f"  {program} --board {where} {what}" for what in ("list --all", "log")]
     if lost is not None:
         lines.append(f"  {program} --board {where} log --task {lost.id}")
-    lines += [
-        f"It is a demo board in a temporary folder; when done looking, {shlex.quote(show.folder)} can be removed."
-    ]
+    lines += ["It is a temporary demo board; its folder can go when you are done looking:"]
+    lines += [f"  {shlex.quote(show.folder)}"]
     return lines
 
 
