@@ -79,7 +79,6 @@ def test_a_line_is_read_so(line: str, name: str, value: Any) -> None:
         ("claim a b", "unexpected 'b'"),
         ("show", "ID (the task) is missing"),
         ("block a", "REASON (what it waits for) is missing"),
-        ("tell", "NAME TEXT... is missing"),
         ("list --stat open", "no option --stat"),
         ("list -x", "no option -x"),
         ("claim --needs x", "no option --needs"),

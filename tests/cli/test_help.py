@@ -120,7 +120,7 @@ def test_a_guess_works_and_says_so(guess: str, meant: str, capsys: pytest.Captur
     [
         (["clam"], "dibs claim"),
         (["finsh"], "dibs done"),
-        (["link", "a", "b"], "dibs dep ID --needs OTHER"),
+        (["link", "a", "b"], "dibs dep a --needs OTHER"),
         (["rm", "a"], "dibs cancel"),
         (["list", "--stat", "open"], "--status"),
         (["list", "--status", "opne"], "open"),

@@ -66,7 +66,7 @@ def test_the_session_of_a_terminal_is_the_workers(shell: Shell) -> None:
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly(shell: Shell) -> None:
-    shell.ok("add", "--file", "-", stdin="\n".join('"' + "x" * 500 + '"' for _ in range(500)))
+    shell.ok("add", "--file", "-", stdin="\n".join('"' + "x" * 500 + '"' for _ in range(2000)))
     for command in ("list --limit 0", "list --limit 0 --json", "log --all", "log --all --json"):
         process = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {DIBS} {command} | head -c 10"],

@@ -243,7 +243,7 @@ def test_export_leaves_an_existing_file_alone_unless_forced(place: Path) -> None
     assert sorted(path.name for path in place.iterdir()) == [".dibs", "precious.jsonl"]  # no draft is left
 
 
-@pytest.mark.parametrize("target", [".dibs/board.db", ".dibs/../.dibs/board.lock"])
+@pytest.mark.parametrize("target", [".dibs/board.db", ".dibs/../.dibs/board.db-lock"])
 def test_export_never_writes_over_the_board_itself(place: Path, target: str) -> None:
     before = (place / target).read_bytes()
     code, _, err = call(place, "export", target, "--force")

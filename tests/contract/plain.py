@@ -89,7 +89,7 @@ class PlainBoard:
         self.locks: list[PlainLock] = []
         self.posted: list[tuple[str, str | None, str]] = []
         self.read: dict[tuple[str, str | None], int] = {}
-        self.keys: dict[tuple[str, str | None, str], list[tuple[str, int | None]]] = {}
+        self.keys: dict[tuple[str, str | None, str], tuple[int, list[tuple[str, int | None]]]] = {}
         self.last_token = 0
 
     # -- what follows from the rows
@@ -191,16 +191,17 @@ class PlainBoard:
         self._take(task, worker, lease)
         return True
 
-    def claim_again(self, worker: Worker, key: str) -> list[str] | None:
-        """The answer that a request key already has."""
+    def claim_again(self, worker: Worker, key: str, n: int) -> list[str] | None:
+        """The claim that a request key got, if it had one and still holds it."""
         known = self.keys.get((worker.name, worker.session, key))
         if known is None:
             return None
-        for task_id, token in known:
-            task = self.tasks[task_id]
-            if task.token != token or (task.status in ("pending", "in_progress") and not self.is_live(task)):
-                raise Refused("lease_lost")
-        return [task_id for task_id, _ in known]
+        asked, claims = known
+        if asked != n:
+            raise Refused("invalid")
+        if any(self.tasks[i].token != token or not self.is_live(self.tasks[i]) for i, token in claims):
+            raise Refused("lease_lost")
+        return [task_id for task_id, _ in claims]
 
     def _take(self, task: PlainTask, worker: Worker, lease: float | None) -> None:
         task.status = "in_progress"

@@ -134,6 +134,14 @@ def test_another_request_key_adds_again(board: TaskBoard) -> None:
 
 
 @pytest.mark.needs("requests")
+def test_a_request_key_stands_for_one_request_only(board: TaskBoard) -> None:
+    board.add("x", request_key="r-1")
+    with pytest.raises(Invalid):
+        board.add("something else", request_key="r-1")
+    assert [row["description"] for row in board.status()] == ["x"]
+
+
+@pytest.mark.needs("requests")
 def test_a_refused_add_does_not_use_up_its_request_key(board: TaskBoard) -> None:
     with pytest.raises(NotFound):
         board.add("x", ["t1"], request_key="r-1")

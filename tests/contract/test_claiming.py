@@ -211,6 +211,22 @@ class TestRequestKeys:
         with pytest.raises(LeaseLost):
             board.claim(ANN, request_key="k1")
 
+    def test_a_repeat_after_the_task_was_completed_is_not_a_claim(self, board: TaskBoard) -> None:
+        board.add("x", id="t1")
+        board.claim(ANN, request_key="k1")
+        board.complete("t1")
+        with pytest.raises(LeaseLost, match="completed"):
+            board.claim(ANN, request_key="k1")
+
+    def test_a_key_stands_for_one_request_only(self, board: TaskBoard) -> None:
+        board.add_many([{"description": "a", "id": "a"}, {"description": "b", "id": "b"}])
+        board.claim(ANN, request_key="k1")
+        with pytest.raises(Invalid):
+            board.claim(ANN, "b", request_key="k1")
+        with pytest.raises(Invalid):
+            board.claim(ANN, n=2, request_key="k1")
+        assert board.pending_count == 1
+
     def test_the_key_of_one_worker_never_gives_its_claim_to_another(self, board: TaskBoard) -> None:
         board.add_many([{"description": "a"}, {"description": "b"}])
         mine = board.claim(ANN, request_key="1")

@@ -268,7 +268,7 @@ class BoardMachine(RuleBasedStateMachine):
         worker = self.who(name)
 
         def plan() -> tuple[list[str], bool]:
-            known = self.model.claim_again(worker, key)
+            known = self.model.claim_again(worker, key, n)
             return (self.model.claim(worker, n, None), True) if known is None else (known, False)
 
         expected, actual = self.both(plan, lambda: self.board.claim(worker, n=n, request_key=key))
@@ -278,7 +278,7 @@ class BoardMachine(RuleBasedStateMachine):
             if new:
                 self.expect_renewed(worker)
             if new and taken:
-                self.model.keys[worker.name, worker.session, key] = [(task.id, task.token) for task in actual]
+                self.model.keys[worker.name, worker.session, key] = (n, [(task.id, task.token) for task in actual])
 
     # -- ending a claim
 

@@ -147,6 +147,8 @@ def _guess(word: str, rest: list[str], json: bool) -> Command:
     from dibs.cli.render import cut, safe
 
     hint = dict(HINTS).get(word.lower())
+    if hint is not None and rest and rest[0].replace("-", "").replace("_", "").isalnum() and rest[0][0] != "-":
+        hint = hint.replace(" ID", f" {rest[0][:128]}")
     if hint is None:
         near = closest(word, [command[0] for command in COMMANDS] + [guess for guess, _ in GUESSES])
         near = dict(GUESSES).get(near or "", near)

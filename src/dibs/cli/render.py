@@ -127,8 +127,8 @@ def table(
 ) -> list[str]:
     """Aligned lines under a header. Cells are safe text, or (text, colour); the last column takes what is left.
 
-    `caps` are the most that each other column may have; columns without any content are left out. A
-    negative cap is a column that is never cut, for half an id is of no use: what is too long for it takes from the last.
+    `caps` are the most that each other column may have; columns without any content are left out. A negative cap is a
+    column that is never cut, for half an id is of no use: what is too long for it takes from the last column.
     """
     last = len(header) - 1
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]

@@ -423,7 +423,7 @@ GUESSES: tuple[tuple[str, str], ...] = (
 """Words that other tools use for a command of ours, and that can mean nothing else: they work."""
 
 HINTS: tuple[tuple[str, str], ...] = (
-    ("link", "dibs dep ID --needs OTHER (ID waits for OTHER)"),
+    ("link", "dibs dep ID --needs OTHER (which then comes first)"),
     ("rm", "dibs cancel ID (nothing is ever deleted)"),
     ("remove", "dibs cancel ID (nothing is ever deleted)"),
     ("delete", "dibs cancel ID (nothing is ever deleted)"),

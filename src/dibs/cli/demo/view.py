@@ -73,6 +73,10 @@ class Scene:
         self.happened.append((max(0.0, moment - self.started), text))
 
 
+LATE = 0.3
+"""Seconds after which nothing that happened is still unknown to us."""
+
+
 class Lines:
     """For pipes and logs: a line when a task is done or something worth telling happens."""
 
@@ -80,26 +84,35 @@ class Lines:
         self._stream = stream
         self._done: set[str] = set()
         self._told = -1
+        self._news: list[tuple[float, str]] = []
+        """What is not printed yet: something older may still turn up."""
 
     def show(self, scene: Scene) -> None:
         if self._told < 0:
             self._told = 0
             self._print(0.0, f"{len(scene.workers)} worker processes share one board of {len(scene.tasks)} tasks")
-        news = scene.happened[self._told :]
+        self._news += scene.happened[self._told :]
         self._told = len(scene.happened)
         done = [task for task in scene.tasks if task.status is COMPLETED and task.id not in self._done]
         for task in sorted(done, key=lambda task: task.completed_at or 0):
             self._done.add(task.id)
             second = max(0.0, (task.completed_at or scene.now) - scene.started)
-            news.append((second, f"{len(self._done):2}/{len(scene.tasks)}  {task.assigned_to}  {task.description}"))
-        for second, text in sorted(news, key=lambda told: told[0]):
-            self._print(second, text)
+            self._news.append(
+                (second, f"{len(self._done):2}/{len(scene.tasks)}  {task.assigned_to}  {task.description}")
+            )
+        self._tell(scene.now - scene.started - LATE)
+
+    def _tell(self, until: float) -> None:
+        self._news.sort(key=lambda told: told[0])
+        while self._news and self._news[0][0] <= until:
+            self._print(*self._news.pop(0))
 
     def _print(self, second: float, text: str) -> None:
         self._stream.write(f"{second:5.1f} s  {text}\n")
         self._stream.flush()
 
     def end(self) -> None:
+        self._tell(float("inf"))
         self._stream.write("\n")
 
 
