@@ -49,7 +49,8 @@ def _file_path(text: str) -> str:
         raise Invalid("the board's path is empty", hint="--board sqlite:PATH")
     if text.startswith("//"):
         text = "/" + text.lstrip("/")  # sqlite:///absolute/path, as other tools write it
-    path = os.path.abspath(os.path.expanduser(text))
+    path = os.path.expanduser(text)
+    path = os.path.normpath(path if os.path.isabs(path) else os.path.join(working_directory(), path))
     if os.path.isdir(path):
         inside = path if os.path.basename(path) == FOLDER else os.path.join(path, FOLDER)
         return os.path.join(inside, FILE)

@@ -94,8 +94,8 @@ class Claiming(Leases):
             return taken
         return taken[0] if taken else None
 
-    def is_ours(self, task: BoardTask) -> bool:
-        """Was this claim made by this process (as far as it says)? A forked child inherits the object, not the claim."""
+    def _is_ours(self, task: BoardTask) -> bool:
+        """Was this claim made by this process, as far as it says? A forked child inherits the object, not the claim."""
         return task.holder is None or task.holder.pid in (None, os.getpid())
 
     def _hand_out(self, task: BoardTask) -> None:

@@ -392,7 +392,7 @@ class BoardTask:
     ) -> None:
         if kind is None or self.status is not IN_PROGRESS:
             return
-        if not self._claimed().is_ours(self):
+        if not self._claimed()._is_ours(self):
             return  # a forked child leaves the block; the claim is its parent's
         from dibs.errors import DibsError
 

@@ -127,6 +127,7 @@ def load(board: TaskBoard, lines: Iterable[str]) -> int:
         )
     try:
         _check(tasks, locks, events)
+        _check_rest(events, messages, marks, requests)
     except DibsError as error:
         raise Invalid(f"{error.message}; nothing was imported", hint=error.hint) from error
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -138,7 +139,12 @@ def load(board: TaskBoard, lines: Iterable[str]) -> int:
                 "this board has a history of its own, and an import would mix the two; nothing was imported",
                 hint="import into a board file that does not exist yet: dibs --board sqlite:PATH import FILE",
             )
-        tx.restore(tasks, locks, messages, events[begun:], marks, requests)
+        try:
+            tx.restore(tasks, locks, messages, events[begun:], marks, requests)
+        except DibsError:
+            raise
+        except Exception as error:
+            raise Invalid(f"this is not an export that dibs wrote ({error}); nothing was imported") from error
     return len(tasks)
 
 
@@ -180,3 +186,40 @@ def _check(tasks: list[BoardTask], locks: list[Lock], events: list[Event]) -> No
             raise Invalid(f"task {task.id} is not what the export's changelog says")
     if {(lock.pattern, lock.token): lock for lock in locks} != state.locks:
         raise Invalid("the export's locks are not what its changelog says")
+
+
+def _check_rest(
+    events: list[Event], messages: list[Message], marks: dict[str, int], requests: dict[str, tuple[str, float]]
+) -> None:
+    for event in events:
+        _number(event.time, "an event's time")
+        limits.text(event.worker, "an event's worker")
+        limits.kind(event.worker_type)
+        limits.text(event.action, "an event's action")
+        limits.optional_text(event.task_id, "an event's task")
+        limits.optional_text(event.step_id, "an event's step")
+        limits.optional_text(event.details, "an event's details")
+        data: object = event.data
+        if not isinstance(data, dict | None):
+            raise Invalid(f"event {event.seq} is not one that dibs writes")
+    for message in messages:
+        limits.integer(message.seq, "a message's seq", 1, HIGHEST)
+        _number(message.time, "a message's time")
+        limits.name(message.sender, "sender")
+        limits.text(message.content, "a message")
+        if message.to is not None:
+            limits.name(message.to, "recipient")
+    for reader, mark in marks.items():
+        limits.text(reader, "a reader")
+        limits.integer(mark, "a read mark", 0, HIGHEST)
+    for key, (answer, time) in requests.items():
+        limits.text(key, "a request key")
+        _number(time, "a request's time")
+        entry = loads(limits.text(answer, "a remembered answer"))
+        if not isinstance(entry, list) or len(entry) != 2:
+            raise Invalid("a remembered answer is not one that dibs writes")
+
+
+def _number(value: object, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Invalid(f"{what} must be a number, not {value!r:.40}")
