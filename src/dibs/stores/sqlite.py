@@ -59,14 +59,14 @@ BUSY_MS = 30_000
 PAGE = 2048
 _FAILED = b"\1"
 
-_open_stores: dict[int, ref[SqliteStore]] = {}
+_stores: dict[int, ref[SqliteStore]] = {}
 _paused: list[SqliteStore] = []
 
 
 def _before_fork() -> None:
     """Close every connection, with no transaction and no sync under way: SQLite's bookkeeping of its locks does not
     survive a fork. Both sides open their own when they next need one."""
-    for known in list(_open_stores.values()):
+    for known in list(_stores.values()):
         store = known()
         if store is not None:
             store._turn.acquire()
@@ -124,9 +124,12 @@ class SqliteStore:
         self._anchor: tuple[str, float] | None = None
         self._pid = 0
         self._gate = self._marks = self._wal = -1
-        if create:
-            self._create()
-        self._open()
+        # From here on a fork waits for whatever this store is doing with SQLite, opening and closing included.
+        _stores[id(self)] = ref(self)
+        with self._turn:
+            if create:
+                self._create()
+            self._open()
 
     # -- opening
 
@@ -221,13 +224,12 @@ class SqliteStore:
                 finally:
                     fs.unlock(self._gate)
         except apsw.Error as error:
-            self.close()
+            self._shut()
             raise self._translate(error) from error
         except BaseException:
-            self.close()
+            self._shut()
             raise
         self._pid = os.getpid()
-        _open_stores[id(self)] = ref(self)
 
     def _refuse_foreign(self) -> None:
         """Look at the header before anything is created or recovered here.
@@ -271,11 +273,14 @@ class SqliteStore:
         )
 
     def close(self) -> None:
+        with self._turn:
+            self._shut()
+
+    def _shut(self) -> None:
         self._close_connection()
         self._close_files()
 
     def _close_connection(self) -> None:
-        _open_stores.pop(id(self), None)
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -284,8 +289,9 @@ class SqliteStore:
             self._wal = -1
 
     def __del__(self) -> None:
+        _stores.pop(id(self), None)
         if getattr(self, "_gate", -1) >= 0:
-            self.close()
+            self._shut()
 
     def _close_files(self) -> None:
         for fd in (self._gate, self._marks, self._wal):
@@ -521,8 +527,6 @@ class _Write:
 
     def __enter__(self) -> SqlTx:
         store = self._store
-        if store._pid != os.getpid():
-            store._ensure_open()
         store._turn.acquire()
         try:
             store._ensure_open()
@@ -565,8 +569,6 @@ class _Read:
 
     def __enter__(self) -> SqlTx:
         store = self._store
-        if store._pid != os.getpid():
-            store._ensure_open()
         store._turn.acquire()
         try:
             store._ensure_open()
