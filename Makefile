@@ -54,6 +54,8 @@ $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade pip
 	$(PIP) install --editable '.[dev]'
+	@# An editable install is not compiled by pip, and where PYTHONDONTWRITEBYTECODE is set it never would be.
+	@$(BIN)/python -m compileall -q src/dibs
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.ready
