@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import Invalid, NoBoard, Unsupported
-from dibs.paths import find_place, working_directory
+from dibs.places import find_place, working_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import time
 from dibs import limits
 from dibs.errors import Invalid, NotFound
 from dibs.model import BoardTask, Worker
-from dibs.paths import find_place, normalise, working_directory, worktrees
+from dibs.paths import normalise
+from dibs.places import find_place, working_directory, worktrees
 from dibs.worker import from_environment, of_process
 
 TYPE_CHECKING = False

@@ -25,7 +25,7 @@ class Looking(Claiming):
     def status(self) -> list[dict[str, Any]]:
         """Every task as a dict, in order of creation: document 004's ten keys, times in seconds since the epoch."""
         with self._store.read() as tx:
-            return [as_document(task) for task in tx.all_tasks()]
+            return [task.as_dict() for task in tx.all_tasks()]
 
     @property
     def pending_count(self) -> int:
@@ -125,19 +125,3 @@ class Looking(Claiming):
             return bool(stuck and self.ready(worker, 1))
 
         return self._until(attempt, limits.wait(timeout), self._who(worker))
-
-
-def as_document(task: BoardTask) -> dict[str, Any]:
-    """Document 004's ten keys, in its order."""
-    return {
-        "id": task.id,
-        "description": task.description,
-        "status": str(task.status),
-        "assigned_to": task.assigned_to,
-        "depends_on": list(task.depends_on),
-        "result": task.result,
-        "priority": task.priority,
-        "created_at": task.created_at,
-        "claimed_at": task.claimed_at,
-        "completed_at": task.completed_at,
-    }

@@ -351,6 +351,21 @@ class BoardTask:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def as_dict(self) -> dict[str, Any]:
+        """Document 004's ten keys, in its order; times in seconds since the epoch."""
+        return {
+            "id": self.id,
+            "description": self.description,
+            "status": str(self.status),
+            "assigned_to": self.assigned_to,
+            "depends_on": list(self.depends_on),
+            "result": self.result,
+            "priority": self.priority,
+            "created_at": self.created_at,
+            "claimed_at": self.claimed_at,
+            "completed_at": self.completed_at,
+        }
+
     def __getstate__(self) -> dict[str, Any]:
         """A copy, here or in another process, is no longer a claim that can act: it has no board."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "_board"}

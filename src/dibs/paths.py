@@ -1,15 +1,14 @@
-"""Names for files: repo-relative paths and patterns, and the work tree they belong to.
+"""Names for files: repo-relative paths and patterns.
 
 Two spellings of one file must become one name (`normalise`), and two patterns must be known to meet whenever
 some file lies under both (`overlaps`). A pattern covers what it matches and everything below that. The disk
-is read only to follow links and to find `.git`. Nothing here runs git, writes, or knows of locks or boards.
+is read only to follow links. Nothing here writes, or knows of locks or boards; `places` finds the work tree.
 A hook imports this on every edit, so it imports only what the interpreter has loaded anyway.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
 
 from dibs.errors import Invalid
@@ -46,13 +45,13 @@ def normalise(path: str, *, root: str | None = None, cwd: str | None = None, roo
             raise Invalid(fault, hint="give it relative to the root of the repository")
         return _join(_collapse(path, follow=False))
 
-    tops = [_real(top) for top in (root, *roots)]
+    tops = [real(top) for top in (root, *roots)]
     base, rest = _anchor(path, cwd, (root, *roots, *tops))
     head, tail = _split(_collapse(rest, follow=True))
-    name = _inside(_real(os.path.join(base, *head)), tops)
+    name = _inside(real(os.path.join(base, *head)), tops)
     if name is None and not tail and head and head[-1] != "..":
         # A link that leads out of the repository is still an entry of it, under its own name.
-        name = _inside(os.path.join(_real(os.path.join(base, *head[:-1])), head[-1]), tops)
+        name = _inside(os.path.join(real(os.path.join(base, *head[:-1])), head[-1]), tops)
     if name is None:
         fault = f"{_show(path)} is outside the repository {_show(tops[0])}"
         start = "" if os.path.isabs(path) else f"; relative paths start at {_show(base)}"
@@ -105,53 +104,9 @@ def prefix_range(prefix: str) -> tuple[list[str], str, str]:
     return ["/".join(parts[:i]) for i in range(len(parts) + 1)], prefix + "/", prefix + "0"
 
 
-class Place:
-    """Where a directory belongs: its work tree, and the home that all work trees of that repository share."""
-
-    __slots__ = ("home", "is_worktree", "worktree")
-
-    def __init__(self, worktree: str | None, home: str, is_worktree: bool) -> None:
-        self.worktree = worktree
-        self.home = home
-        self.is_worktree = is_worktree
-
-
-def working_directory() -> str:
-    try:
-        return os.getcwd()
-    except OSError:
-        raise Invalid("the working directory no longer exists", hint="go to a folder that does: cd DIR") from None
-
-
-def worktrees(home: str) -> tuple[str, ...]:
-    """The roots of the linked worktrees that a repository knows of."""
-    for folder in (os.path.join(home, ".git", "worktrees"), os.path.join(home, "worktrees")):
-        found = []
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            continue
-        for name in names:
-            pointer = _read(os.path.join(folder, name, "gitdir"))
-            if pointer:
-                found.append(os.path.realpath(os.path.dirname(os.path.join(folder, name, pointer.strip()))))
-        return tuple(sorted(found))
-    return ()
-
-
-def find_place(start: str) -> Place:
-    """The work tree around `start`, which need not exist; outside any, `start` is its own home."""
-    start = here = _real(start)
-    while (place := _place_at(here)) is None:
-        if here == os.path.dirname(here):
-            return Place(None, start, False)
-        here = os.path.dirname(here)
-    return place
-
-
 def case_insensitive(directory: str) -> bool:
     """Does the file system fold case here? Asked of names that exist; nothing is created."""
-    here = _real(directory)
+    here = real(directory)
     try:
         device = os.stat(here).st_dev
         while os.stat(here).st_dev == device:  # the folder above may be on another file system
@@ -197,7 +152,7 @@ def _check(path: object) -> None:
         raise Invalid(fault, hint="put ? in its place, or name the folder that holds it")
 
 
-def _real(path: str) -> str:
+def real(path: str) -> str:
     try:
         return os.path.realpath(path)
     except (OSError, ValueError, RecursionError) as error:  # realpath recurses along a chain of links
@@ -399,55 +354,3 @@ def _same_entry(directory: str, name: str, other: str) -> bool:
         return False
     here = os.lstat(os.path.join(directory, name))
     return os.path.samestat(here, there) and other not in os.listdir(directory)
-
-
-def _place_at(root: str) -> Place | None:
-    dot_git = os.path.join(root, ".git")
-    try:
-        mode = os.stat(dot_git).st_mode
-        if stat.S_ISDIR(mode):
-            return Place(root, _home(_real(dot_git)), False)
-        if not stat.S_ISREG(mode):  # reading a pipe would wait for ever
-            return None
-        git_dir = _pointer(dot_git, "gitdir: ", root)
-        try:
-            common = _pointer(os.path.join(git_dir, "commondir"), "", git_dir)
-        except FileNotFoundError:
-            # A submodule, or a repository made with --separate-git-dir: this is its main work tree.
-            is_submodule = os.path.join(os.sep, ".git", "modules", "") in git_dir
-            return Place(root, root if is_submodule else _home(git_dir), False)
-        return Place(root, _home(common), True)
-    except (OSError, ValueError):
-        return None
-
-
-def _read(path: str) -> str:
-    with open(path, "rb") as file:
-        return os.fsdecode(file.read(1 << 20))
-
-
-def _pointer(file: str, label: str, base: str) -> str:
-    """The git directory that a one-line file names, relative to `base`."""
-    target = _read(file).rstrip("\r\n")
-    found = _real(os.path.join(base, target[len(label) :]))
-    if not target.startswith(label) or target == label or not os.path.lexists(os.path.join(found, "HEAD")):
-        raise ValueError(f"{file} does not lead to a git directory")
-    return found
-
-
-def _home(common: str) -> str:
-    """The main work tree's root, as far as the common git directory tells; else (it is bare) that directory.
-
-    It depends on nothing but the common directory: every work tree has to arrive at the same answer.
-    """
-    if os.path.basename(common) == ".git":
-        return os.path.dirname(common)
-    section = ""
-    for line in map(str.strip, _read(os.path.join(common, "config")).splitlines()):
-        key, _, value = line.partition("=")
-        if line.startswith("["):
-            section = line.lower()
-        elif section == "[core]" and key.strip().lower() == "worktree":
-            root = _real(os.path.join(common, value.strip().strip('"')))
-            return root if os.path.isdir(root) else common
-    return common

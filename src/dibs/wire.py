@@ -27,13 +27,7 @@ def task_json(task: BoardTask) -> dict[str, Any]:
     """Document 004's ten keys, then ours. The token is there while the task is in progress."""
     held = task.status is IN_PROGRESS
     return {
-        "id": task.id,
-        "description": task.description,
-        "status": str(task.status),
-        "assigned_to": task.assigned_to,
-        "depends_on": list(task.depends_on),
-        "result": task.result,
-        "priority": task.priority,
+        **task.as_dict(),
         "created_at": iso(task.created_at),
         "claimed_at": _iso(task.claimed_at),
         "completed_at": _iso(task.completed_at),

@@ -20,7 +20,6 @@ from dibs.errors import Invalid
 from dibs.paths import (
     case_insensitive,
     covers,
-    find_place,
     fold,
     is_pattern,
     literal_prefix,
@@ -28,6 +27,7 @@ from dibs.paths import (
     overlaps,
     prefix_range,
 )
+from dibs.places import Place, find_place
 
 # normalise, without a disk
 
@@ -584,7 +584,7 @@ def make_repository(root: Path) -> Path:
     return root
 
 
-def at(place: paths.Place) -> tuple[str | None, str, bool]:
+def at(place: Place) -> tuple[str | None, str, bool]:
     return place.worktree, place.home, place.is_worktree
 
 

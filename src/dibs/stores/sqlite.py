@@ -36,11 +36,12 @@ import apsw
 from dibs import fs
 from dibs.clock import Clock
 from dibs.clock import read as read_clock
-from dibs.errors import BoardUnusable, Busy, Duplicate, Invalid, NoBoard, OutcomeUnknown
+from dibs.errors import BoardUnusable, Invalid, NoBoard, OutcomeUnknown
 from dibs.stores import queries as q
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS
 from dibs.stores.shift import move_leases
 from dibs.stores.sql import SqlTx, contains
+from dibs.stores.sqlite_errors import BUSY_MS, foreign, translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ WAL_PAGES = 4000
 """Checkpoint when the WAL has this many pages (8 MB)."""
 WAL_BYTES = 32 * 1024 * 1024
 """The WAL file is cut back to this size when it is reset."""
-BUSY_MS = 30_000
-"""How long to wait for a program that locks the file without the gate (a backup, the sqlite3 shell)."""
 PAGE = 2048
 _FAILED = b"\1"
 
@@ -161,7 +160,7 @@ class SqliteStore:
                 os.rename(draft, self.path)  # a file system without hard links
             fs.sync_directory(folder)
         except apsw.Error as error:
-            raise self._translate(error) from error
+            raise translate(error, self.path) from error
         finally:
             if connection is not None:
                 connection.close()
@@ -187,7 +186,7 @@ class SqliteStore:
         if not os.path.exists(path):
             raise NoBoard(f"there is no board at {path}", hint="make one with: dibs init", path=path)
         if os.path.isdir(path):
-            raise self._foreign("is a folder")
+            raise foreign(self.path, "is a folder")
         self._refuse_network(os.path.dirname(path))
         self._refuse_foreign()
         try:
@@ -201,8 +200,9 @@ class SqliteStore:
             self._cursor = cursor
             connection.create_scalar_function("contains", contains, 2, deterministic=True)
             if self._rows("PRAGMA application_id")[0][0] != APPLICATION_ID:
-                raise self._foreign(
-                    "is not a dibs board" if os.path.getsize(path) else "is empty: something else has half-made it"
+                raise foreign(
+                    self.path,
+                    "is not a dibs board" if os.path.getsize(path) else "is empty: something else has half-made it",
                 )
             cursor.execute(
                 f"PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {WAL_PAGES}; "
@@ -225,7 +225,7 @@ class SqliteStore:
                     fs.unlock(self._gate)
         except apsw.Error as error:
             self._shut()
-            raise self._translate(error) from error
+            raise translate(error, self.path) from error
         except BaseException:
             self._shut()
             raise
@@ -244,11 +244,11 @@ class SqliteStore:
             finally:
                 file.xClose()
         except apsw.Error as error:
-            raise self._translate(error) from error
+            raise translate(error, self.path) from error
         if not header:
-            raise self._foreign("is empty: something else has half-made it")
+            raise foreign(self.path, "is empty: something else has half-made it")
         if header[:16] != b"SQLite format 3\0" or int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-            raise self._foreign("is not a dibs board, or is damaged beyond recognition")
+            raise foreign(self.path, "is not a dibs board, or is damaged beyond recognition")
 
     def _open_side_files(self) -> None:
         # Only now that the file is known to be a board: a mistyped name must not leave files beside somebody else's.
@@ -264,13 +264,6 @@ class SqliteStore:
                 hint="a board needs a folder in which its users may create and write its files",
                 path=self.path,
             ) from error
-
-    def _foreign(self, what: str) -> BoardUnusable:
-        return BoardUnusable(
-            f"{self.path} {what}; it was left as it is",
-            hint="name another file with --board, or move this one out of the way yourself if you know what it is",
-            path=self.path,
-        )
 
     def close(self) -> None:
         with self._turn:
@@ -458,47 +451,6 @@ class SqliteStore:
             time.sleep(min(0.025, left))
         return True
 
-    # -- errors
-
-    def _translate(self, error: apsw.Error) -> Exception:
-        """An engine error as one of ours; what is no user's business is returned as it is."""
-        kind = type(error)
-        if kind is apsw.NotADBError:
-            return self._foreign("is not a dibs board, or is damaged beyond recognition")
-        if kind is apsw.CorruptError:
-            return BoardUnusable(
-                f"the board {self.path} is damaged ({error}); it was left as it is",
-                hint="keep the file, restore the newest export (dibs import) into a new board, and see: dibs doctor",
-                path=self.path,
-            )
-        if kind is apsw.FullError:
-            return BoardUnusable(
-                "the disk is full: nothing was changed",
-                hint="free some space and run the command again",
-                path=self.path,
-            )
-        if kind in (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError):
-            return BoardUnusable(
-                f"cannot write to the board {self.path} ({error}): nothing was changed",
-                hint="check the permissions of its folder",
-                path=self.path,
-            )
-        if kind is apsw.IOError:
-            return BoardUnusable(
-                f"the disk failed ({error}): nothing was changed",
-                hint="check the disk's health and free space, then look: dibs log",
-                path=self.path,
-            )
-        if kind is apsw.BusyError:
-            return Busy(
-                f"another program has kept the board {self.path} locked for {BUSY_MS // 1000} s: nothing was changed",
-                hint="let it finish, then run the command again",
-                path=self.path,
-            )
-        if kind is apsw.ConstraintError and "task.id" in str(error):
-            return Duplicate("a task with that id is already on the board")
-        return error
-
 
 def _migrate(connection: apsw.Connection, version: int) -> None:
     """Bring a file from one schema number to the newest, in one transaction. The caller has the gate, or the only
@@ -533,7 +485,7 @@ class _Write:
             self._tx = store._begin_write()
         except apsw.Error as error:
             store._turn.release()
-            raise store._translate(error) from error
+            raise translate(error, store.path) from error
         except BaseException:
             store._turn.release()
             raise
@@ -550,13 +502,13 @@ class _Write:
                 ticket = 0
                 store._roll_back()
         except apsw.Error as problem:
-            raise store._translate(problem) from problem
+            raise translate(problem, store.path) from problem
         finally:
             store._turn.release()
         if ticket and store._full:
             store._make_durable(ticket)
         if isinstance(error, apsw.Error):
-            raise store._translate(error) from error
+            raise translate(error, store.path) from error
 
 
 class _Read:
@@ -582,7 +534,7 @@ class _Read:
                 store._cursor.execute("ROLLBACK")
             store._turn.release()
             if isinstance(error, apsw.Error):
-                raise store._translate(error) from error
+                raise translate(error, store.path) from error
             raise
 
     def __exit__(
@@ -594,4 +546,4 @@ class _Read:
         finally:
             store._turn.release()
         if isinstance(error, apsw.Error):
-            raise store._translate(error) from error
+            raise translate(error, store.path) from error
