@@ -4,24 +4,19 @@ Files: `board.db` (and SQLite's `-wal` and `-shm` beside it), `board.db-lock` (t
 synced what).
 
 Writing: take the gate (a blocking lock on `board.db-lock`, so that writers queue in order instead of sleeping and
-retrying), `BEGIN IMMEDIATE`, the block, `COMMIT`, add one to the commit counter in `board.db-sync`, open the gate. With
-full durability (the default) the commit is then synced *outside* the gate: take the lock on `board.db-sync`; if the
-counter of synced commits there has already reached ours, another process' sync has covered us and we are done; else
-note the commit counter, `fdatasync` the WAL once for everybody who has committed so far, and store that number as
-synced. No call returns before its commit is on the disk, but the next writer works while the disk does, and one sync
-serves many. This is what `synchronous=FULL` promises, and it is why the connection runs with `synchronous=NORMAL`:
-SQLite then syncs at checkpoints only, and keeps the file consistent by itself.
+retrying), `BEGIN IMMEDIATE`, the block, `COMMIT`, count the commit, open the gate. With full durability (the default)
+the call then waits until its commit is on the disk, outside the gate and together with others: see `groupcommit`.
+This is what `synchronous=FULL` promises, and it is why the connection runs with `synchronous=NORMAL`: SQLite then
+syncs at checkpoints only, and keeps the file consistent by itself.
 
 What a crash leaves: SIGKILL anywhere loses the open transaction, nothing else; locks end with the process. After a
-power failure the WAL is valid up to the last synced commit at least. A failed sync is reported as `OutcomeUnknown`,
-and since the kernel may have dropped the unwritten pages, a mark in `board.db-sync` makes the next writer, whichever
-process it is, write the whole WAL into the database before anything later is acknowledged.
+power failure the WAL is valid up to the last synced commit at least.
 
 Creating: the schema is made in a temporary file which is linked to its name when it is complete, so a board exists
 whole or not at all. A file that is not a board, is damaged, or was made by a newer dibs is refused and left as it is.
 
-Threads share one connection and take turns. After a fork the child opens its own; the inherited one is never used or
-closed.
+Threads share one connection and take turns. Before a fork every connection is closed, and both sides open their own
+when they next need one.
 """
 
 from __future__ import annotations
@@ -38,6 +33,7 @@ from dibs.clock import Clock
 from dibs.clock import read as read_clock
 from dibs.errors import BoardUnusable, Invalid, NoBoard, OutcomeUnknown
 from dibs.stores import queries as q
+from dibs.stores.groupcommit import GroupCommit
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS
 from dibs.stores.shift import move_leases
 from dibs.stores.sql import SqlTx, contains
@@ -56,7 +52,6 @@ WAL_PAGES = 4000
 WAL_BYTES = 32 * 1024 * 1024
 """The WAL file is cut back to this size when it is reset."""
 PAGE = 2048
-_FAILED = b"\1"
 
 _stores: dict[int, ref[SqliteStore]] = {}
 _paused: list[SqliteStore] = []
@@ -69,7 +64,7 @@ def _before_fork() -> None:
         store = known()
         if store is not None:
             store._turn.acquire()
-            store._sync_turn.acquire()
+            store._syncs.turn.acquire()
             store._close_connection()
             _paused.append(store)
 
@@ -77,7 +72,7 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     while _paused:
         store = _paused.pop()
-        store._sync_turn.release()
+        store._syncs.turn.release()
         store._turn.release()
 
 
@@ -116,13 +111,12 @@ class SqliteStore:
         self._clock = clock or Clock()
         self._boot = self._clock.boot()
         self._full = durability == "full"
-        self._sync = sync
         self._turn = allocate_lock()
-        self._sync_turn = allocate_lock()
+        self._syncs = GroupCommit(self.path, sync)
         self._connection: apsw.Connection | None = None
         self._anchor: tuple[str, float] | None = None
         self._pid = 0
-        self._gate = self._marks = self._wal = -1
+        self._gate = -1
         # From here on a fork waits for whatever this store is doing with SQLite, opening and closing included.
         _stores[id(self)] = ref(self)
         with self._turn:
@@ -256,8 +250,7 @@ class SqliteStore:
         try:
             if self._gate < 0:
                 self._gate = fs.open_lock_file(gate)
-            if self._marks < 0:
-                self._marks = fs.open_lock_file(marks)
+            self._syncs.open(marks)
         except OSError as error:
             raise BoardUnusable(
                 f"cannot open {error.filename} for writing: {error.strerror}",
@@ -277,9 +270,7 @@ class SqliteStore:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-        if self._wal >= 0:
-            os.close(self._wal)
-            self._wal = -1
+        self._syncs.close_wal()
 
     def __del__(self) -> None:
         _stores.pop(id(self), None)
@@ -287,10 +278,10 @@ class SqliteStore:
             self._shut()
 
     def _close_files(self) -> None:
-        for fd in (self._gate, self._marks, self._wal):
-            if fd >= 0:
-                os.close(fd)
-        self._gate = self._marks = self._wal = -1
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+        self._syncs.close()
 
     def _ensure_open(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
@@ -350,17 +341,11 @@ class SqliteStore:
         """Commit and open the gate; the number of this commit, 0 if there was nothing to commit."""
         if not tx.changed:
             self._roll_back()
-            return int.from_bytes(fs.read_at(self._marks, 8, 0), "little")
+            return self._syncs.committed()
         try:
             tx.flush()
             self._cursor.execute("COMMIT")
-            try:
-                ticket = int.from_bytes(fs.read_at(self._marks, 8, 0), "little") + 1
-                fs.write_at(self._marks, ticket.to_bytes(8, "little"), 0)
-            except OSError as error:
-                raise OutcomeUnknown(
-                    f"the change was made, but could not be counted ({error.strerror})", path=self.path
-                ) from error
+            ticket = self._syncs.count_commit()
             if ticket % 256 == 0:
                 self._bound_wal()
         except BaseException:
@@ -376,44 +361,6 @@ class SqliteStore:
             self._connection.set_busy_timeout(1000)
             self._rows("PRAGMA wal_checkpoint(RESTART)")
             self._connection.set_busy_timeout(BUSY_MS)
-
-    def _make_durable(self, ticket: int) -> None:
-        """Return when the commit with this number, and so all before it, is on the disk."""
-        if int.from_bytes(fs.read_at(self._marks, 8, 8), "little") >= ticket:
-            return
-        with self._sync_turn:
-            if self._wal < 0:
-                try:
-                    self._wal = os.open(self.path + "-wal", os.O_RDWR | os.O_CLOEXEC)
-                except FileNotFoundError:
-                    return  # the last connection was closed meanwhile: that wrote everything into the database
-            fs.lock(self._marks)
-            try:
-                if int.from_bytes(fs.read_at(self._marks, 8, 8), "little") >= ticket:
-                    return
-                reached = fs.read_at(self._marks, 8, 0)
-                if fs.read_at(self._marks, 1, 16) == _FAILED:
-                    self._write_through()
-                    self._sync_wal()
-                    fs.write_at(self._marks, b"\0", 16)
-                else:
-                    self._sync_wal()
-                fs.write_at(self._marks, reached, 8)
-            finally:
-                fs.unlock(self._marks)
-
-    def _sync_wal(self) -> None:
-        try:
-            self._sync(self._wal)
-        except OSError as error:
-            # The kernel reports a failed sync once and may forget the pages, so a second sync would lie. The pages are
-            # still readable: everybody has to write them through to the database before anything is acknowledged.
-            fs.write_at(self._marks, _FAILED, 16)
-            raise OutcomeUnknown(
-                f"the disk did not confirm the write ({error.strerror or error})",
-                hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
-                path=self.path,
-            ) from error
 
     def _write_through(self) -> None:
         """After a failed sync: write the whole WAL into the database, and sync that."""
@@ -436,10 +383,10 @@ class SqliteStore:
     # -- waiting
 
     def mark_change(self) -> int:
-        if self._marks < 0 or self._pid != os.getpid():
+        if not self._syncs.is_open or self._pid != os.getpid():
             with self._turn:
                 self._ensure_open()
-        return int.from_bytes(fs.read_at(self._marks, 8, 0), "little")
+        return self._syncs.committed()
 
     def wait_change(self, mark: int, timeout: float) -> bool:
         # A look costs one pread of eight bytes: at 40 a second that is nothing, and it needs no file watcher.
@@ -506,7 +453,7 @@ class _Write:
         finally:
             store._turn.release()
         if ticket and store._full:
-            store._make_durable(ticket)
+            store._syncs.wait_for(ticket, store._write_through)
         if isinstance(error, apsw.Error):
             raise translate(error, store.path) from error
 

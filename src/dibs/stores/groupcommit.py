@@ -1,0 +1,118 @@
+"""Group commit: one sync of the WAL stands for everybody who has committed before it began.
+
+The file `board.db-sync` holds two counters of eight bytes and a flag: how many commits there have been, how many of
+them are known to be on the disk, and whether a sync has failed. A writer, still inside the gate, adds one to the
+first (`count_commit`); outside the gate it waits for its number (`wait_for`): it takes the lock on the file; if the
+second counter has reached its number, another process' sync has covered it; else it notes the first counter, syncs
+the WAL once, and stores what it noted as the second. No call returns before its commit is on the disk, but the next
+writer works while the disk does.
+
+What a crash leaves: a counter of synced commits that is too low, which costs one sync more. Only the difference of
+the two counters means anything, so a lost or old file does no harm. A failed sync raises `OutcomeUnknown`; since the
+kernel reports it once and may have dropped the unwritten pages, the flag makes the next writer, whichever process it
+is, write the whole WAL into the database (`write_through`) before anything later is acknowledged.
+
+The first counter also tells waiting processes that something has changed.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+
+from dibs import fs
+from dibs.errors import OutcomeUnknown
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_COMMITTED, _SYNCED, _FLAG = 0, 8, 16
+_FAILED, _FINE = b"\1", b"\0"
+
+
+class GroupCommit:
+    def __init__(self, board: str, sync: Callable[[int], object]) -> None:
+        self.turn = allocate_lock()
+        """Held while a thread of this process waits for the disk; a fork takes it first."""
+        self._board = board
+        self._sync = sync
+        self._file = self._wal = -1
+
+    @property
+    def is_open(self) -> bool:
+        return self._file >= 0
+
+    def open(self, path: str) -> None:
+        if self._file < 0:
+            self._file = fs.open_lock_file(path)
+
+    def close(self) -> None:
+        self.close_wal()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def close_wal(self) -> None:
+        """The WAL belongs to the connection: with the last one it goes, and a later one makes another."""
+        if self._wal >= 0:
+            os.close(self._wal)
+            self._wal = -1
+
+    def committed(self) -> int:
+        return self._counter(_COMMITTED)
+
+    def count_commit(self) -> int:
+        """The number of the commit that was just made; the caller has the gate."""
+        try:
+            number = self._counter(_COMMITTED) + 1
+            fs.write_at(self._file, number.to_bytes(8, "little"), _COMMITTED)
+        except OSError as error:
+            raise OutcomeUnknown(
+                f"the change was made, but could not be counted ({error.strerror})",
+                hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
+                path=self._board,
+            ) from error
+        return number
+
+    def wait_for(self, number: int, write_through: Callable[[], None]) -> None:
+        """Return when the commit with this number, and so all before it, is on the disk.
+
+        `write_through` writes the WAL into the database and syncs that; it is needed after a failed sync only.
+        """
+        if self._counter(_SYNCED) >= number:
+            return
+        with self.turn:
+            if self._wal < 0:
+                try:
+                    self._wal = os.open(self._board + "-wal", os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+                except FileNotFoundError:
+                    return  # the last connection was closed meanwhile: that wrote everything into the database
+            fs.lock(self._file)
+            try:
+                if self._counter(_SYNCED) >= number:
+                    return
+                reached = fs.read_at(self._file, 8, _COMMITTED)
+                if fs.read_at(self._file, 1, _FLAG) == _FAILED:
+                    write_through()
+                    self._sync_wal()
+                    fs.write_at(self._file, _FINE, _FLAG)
+                else:
+                    self._sync_wal()
+                fs.write_at(self._file, reached, _SYNCED)
+            finally:
+                fs.unlock(self._file)
+
+    def _counter(self, offset: int) -> int:
+        return int.from_bytes(fs.read_at(self._file, 8, offset), "little")
+
+    def _sync_wal(self) -> None:
+        try:
+            self._sync(self._wal)
+        except OSError as error:
+            fs.write_at(self._file, _FAILED, _FLAG)
+            raise OutcomeUnknown(
+                f"the disk did not confirm the write ({error.strerror or error})",
+                hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
+                path=self._board,
+            ) from error
