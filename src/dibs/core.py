@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 
 from dibs import limits
 from dibs.errors import Invalid, NotFound
@@ -14,7 +13,6 @@ from dibs.worker import from_environment, of_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import TypeVar
 
     from dibs.store import Store, Tx
@@ -110,24 +108,3 @@ class Core:
         if task is None:
             raise NotFound(f"Task not found: {task_id}", hint="see what there is: dibs list --all", task_id=task_id)
         return task
-
-    def _until(self, attempt: Callable[[], T], timeout: float, who: Worker | None) -> T:
-        """Repeat an attempt after every change of the board, until it gives something or the time is over.
-
-        Whoever waits is alive: what it holds meanwhile is renewed.
-        """
-        end = time.monotonic() + timeout
-        while True:
-            mark = self._store.mark_change()
-            found = attempt()
-            left = end - time.monotonic()
-            if found or left <= 0:
-                return found
-            if who is not None:
-                self._heartbeat(who)
-            # Expiry and death make work available without any commit, so look once a second all the same.
-            self._store.wait_change(mark, min(left, 1.0))
-
-    def _heartbeat(self, who: Worker) -> None:
-        """Renew what a waiting worker holds; see `leases`."""
-        raise NotImplementedError

@@ -22,14 +22,6 @@ if sys.platform == "win32":
             else:
                 return
 
-    def try_lock(fd: int) -> bool:
-        os.lseek(fd, 1 << 30, os.SEEK_SET)
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
     def unlock(fd: int) -> None:
         os.lseek(fd, 1 << 30, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
@@ -51,13 +43,6 @@ else:
     def lock(fd: int) -> None:
         """Wait for the exclusive lock on an open file; it ends with `unlock`, or with the process."""
         fcntl.flock(fd, fcntl.LOCK_EX)
-
-    def try_lock(fd: int) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def unlock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)

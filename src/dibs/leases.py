@@ -7,6 +7,8 @@ its dependants know.
 
 from __future__ import annotations
 
+import time
+
 from dibs import holds, rules
 from dibs.core import Core
 from dibs.model import COMPLETED, IN_PROGRESS, BoardTask, Event, Lock, Worker
@@ -14,9 +16,12 @@ from dibs.worker import boot, is_dead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import TypeVar
 
     from dibs.store import Tx
+
+    T = TypeVar("T")
 
 SWEEP = 1000
 """Expired claims given back by one transaction at most."""
@@ -114,6 +119,23 @@ class Leases(Core):
             tx.save(old)
             tx.save_locks(stale)
             tx.append(events)
+
+    def _until(self, attempt: Callable[[], T], timeout: float, who: Worker | None) -> T:
+        """Repeat an attempt after every change of the board, until it gives something or the time is over.
+
+        Whoever waits is alive: what it holds meanwhile is renewed.
+        """
+        end = time.monotonic() + timeout
+        while True:
+            mark = self._store.mark_change()
+            found = attempt()
+            left = end - time.monotonic()
+            if found or left <= 0:
+                return found
+            if who is not None:
+                self._heartbeat(who)
+            # Expiry and death make work available without any commit, so look once a second all the same.
+            self._store.wait_change(mark, min(left, 1.0))
 
     def _heartbeat(self, who: Worker) -> None:
         with self._store.read() as tx:

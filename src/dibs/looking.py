@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-ALL = 2**62
-
 
 class Looking(Claiming):
     # -- document 004

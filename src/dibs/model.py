@@ -232,12 +232,9 @@ class _DataclassFields:
         if self.fields is None:
             import dataclasses
 
-            made = dataclasses.make_dataclass("_", [(name, Any_, None) for name in self.names])
+            made = dataclasses.make_dataclass("_", [(name, object, None) for name in self.names])
             self.fields = {f.name: f for f in dataclasses.fields(made)}
         return self.fields
-
-
-Any_ = object
 
 
 class BoardTask:
@@ -446,7 +443,6 @@ class Lock(Record):
         "shared",
         "task_id",
         "worktree",
-        "id",
     )
 
     def __init__(
@@ -460,7 +456,6 @@ class Lock(Record):
         shared: bool = False,
         task_id: str | None = None,
         worktree: str | None = None,
-        id: int = 0,
     ) -> None:
         self.pattern = pattern
         self.holder = holder
@@ -471,7 +466,6 @@ class Lock(Record):
         self.shared = shared
         self.task_id = task_id
         self.worktree = worktree
-        self.id = id
 
 
 class Event(Record):

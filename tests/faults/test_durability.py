@@ -118,6 +118,7 @@ def test_normal_durability_never_syncs_in_the_call(url: str) -> None:
     with board_with(url, never, durability="normal") as board:
         for n in range(50):
             board.tell(f"message {n}")
+        assert len(board.messages(1000)) == 50
 
 
 def test_repeating_a_call_whose_first_caller_died_before_the_sync_is_synced_too(url: str, crew: Crew) -> None:

@@ -72,5 +72,5 @@ def _locks(tx: Tx, state: State) -> Iterator[str]:
         if lock is None or told is None:
             where = "in the changelog and not on the board" if lock is None else "on the board and not in the changelog"
             yield f"the lock on {key[0]} (token {key[1]}) is {where}"
-        elif lock.as_dict() | {"id": 0} != told.as_dict() | {"id": 0}:
+        elif lock != told:
             yield f"the lock on {key[0]} (token {key[1]}) is {lock!r}, by the changelog {told!r}"
