@@ -10,7 +10,7 @@ PIP  := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-long check format ci bench bench-smoke clean
+.PHONY: help setup demo test test-long test-breaks check format ci bench bench-smoke clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test: $(VENV)/.ready ## the tests, without the slow ones
 
 test-long: $(VENV)/.ready ## the slow fault and load runs
 	$(BIN)/pytest -q -m slow tests
+
+test-breaks: $(VENV)/.ready ## 100,000 dead locks of each kind broken by 8 processes at once (15 minutes)
+	$(BIN)/python -m tests.guards.breaks --breaks 100000 --processes 8
 
 check: $(VENV)/.ready ## lint, formatting and types
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ SCRIPTS = (
     ("fairness",),
     ("startup",),
     ("reading",),
+    ("dialects",),
 )
 
 

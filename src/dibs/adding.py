@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from dibs import limits, rules
 from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
 from dibs.jsontext import dumps, loads
@@ -88,6 +86,8 @@ def _fingerprint(tasks: Sequence[BoardTask]) -> int:
 
 def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:
     """Check the ids that tasks bring, and give the others random ones that the board does not have."""
+    missing = [task for task in tasks if not task.id]
+    fresh = tx.new_ids(missing)
     brought = [task.id for task in tasks if task.id]
     taken = set(brought)
     if len(taken) < len(brought):
@@ -100,17 +100,16 @@ def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:
             hint=f"choose another id, or look at it: dibs show {first}",
             task_id=first,
         )
-    missing = [task for task in tasks if not task.id]
     while missing:
-        for task in missing:
-            task.id = os.urandom(4).hex()
+        for task, new in zip(missing, fresh, strict=True):
+            task.id = new
         known = tx.get([task.id for task in missing])
         again = []
         for task in missing:
             if task.id in taken or task.id in known:
                 again.append(task)
             taken.add(task.id)
-        missing = again
+        missing, fresh = again, tx.new_ids(again)
 
 
 def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask]]:

@@ -2,8 +2,8 @@
 events.
 
 This module has the opening; the verbs are in its bases: `adding`, `claiming` (and ending a claim), `deciding` (what
-people and leads decide, dependencies, steps), `locking` (files), `talking` (messages, changelog), `looking`
-(everything that only reads). What they share is in `core` and `leases`.
+people and leads decide, dependencies, steps), `locking` (files), `acquiring` (a task and its files), `talking`
+(messages, changelog), `looking` (everything that only reads). What they share is in `core` and `leases`.
 
 A verb either returns after its transaction is as durable as the store promises, or raises and has changed nothing
 (the one exception is `OutcomeUnknown`, which says so). A crash in the middle of a verb leaves the board as it was
@@ -17,11 +17,9 @@ is fenced without saying a token.
 from __future__ import annotations
 
 from dibs import rules
+from dibs.acquiring import Acquiring
 from dibs.adding import Adding
 from dibs.deciding import Deciding
-from dibs.errors import Unsupported
-from dibs.locking import Locking
-from dibs.looking import Looking
 from dibs.talking import Talking
 
 TYPE_CHECKING = False
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from dibs.store import Store
 
 
-class TaskBoard(Adding, Looking, Deciding, Locking, Talking):
+class TaskBoard(Adding, Acquiring, Deciding, Talking):
     def __init__(
         self,
         state_dir: str | PathLike[str] | None = None,
@@ -46,11 +44,10 @@ class TaskBoard(Adding, Looking, Deciding, Locking, Talking):
         store: Store | None = None,
     ) -> None:
         if state_dir is not None:
-            raise Unsupported(
-                "boards in document 004's files (state_dir) are not built yet",
-                hint='use TaskBoard.open("sqlite:PATH", create=True)',
-            )
-        if store is None:
+            from dibs.dialects.taskboard import TaskboardStore
+
+            store = TaskboardStore.of_state_dir(state_dir, stale_timeout, clock)
+        elif store is None:
             from dibs.stores.memory import MemoryStore
 
             store = MemoryStore(clock)
@@ -67,10 +64,12 @@ class TaskBoard(Adding, Looking, Deciding, Locking, Talking):
         durability: str = "full",
         clock: Clock | None = None,
     ) -> TaskBoard:
-        """The board at a URL (`sqlite:PATH`, a path, `memory:`), or the one that belongs to the working directory."""
+        """The board at a URL (`sqlite:PATH`, a path, `memory:`, `DIALECT:FOLDER`), or the one that belongs to the
+        working directory."""
         from dibs.address import open_store
 
-        store = open_store(url, create=create, durability=durability, clock=clock)
+        agent = worker if isinstance(worker, str) or worker is None else worker.name
+        store = open_store(url, create=create, durability=durability, clock=clock, agent=agent)
         try:
             board = cls(stale_timeout=stale_timeout, worker=worker, store=store)
             if create:

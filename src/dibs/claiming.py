@@ -9,6 +9,7 @@ from dibs.errors import Invalid, NotClaimable, NotHolder
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
+from dibs.times import FOREVER
 from dibs.worker import is_alive, is_dead
 
 TYPE_CHECKING = False
@@ -163,7 +164,7 @@ class Claiming(Leases):
         conflicts = self._path_conflicts(tx, task, who)
         if conflicts and self._reap(tx):
             conflicts = self._path_conflicts(tx, task, who)
-        why = rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now)
+        why = rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now, self._store.met_by)
         if why:
             raise rules.refuse_claim(task, why, who)
         return task
@@ -316,21 +317,18 @@ class Claiming(Leases):
             self._drop(tx, locks, self._actor(worker), note)
         return [task.id for task in tasks]
 
-    def recover(self, *, name: str | None = None) -> list[str]:
-        """Give back what expired leases and dead processes hold, or, by name, what a worker that is known to be gone
-        left; task ids."""
+    def recover(self, *, name: str | None = None, task_id: str | None = None, everyone: bool = False) -> list[str]:
+        """Give back what expired leases and dead processes hold; or what a worker that is known to be gone left, by its
+        name or by the task; or (`everyone`, on a board where nothing expires) all that nobody is provably alive for.
+        The ids of the tasks."""
         if name is not None:
             with self._store.read() as tx:
                 holders = [t.holder for t in tx.in_progress(name)] + [lock.holder for lock in tx.locks(name=name)]
             for holder in holders:
-                if holder is not None and is_alive(holder):
-                    raise NotHolder(
-                        f"{name} is not gone: its process {holder.pid} is running; nothing was given back",
-                        hint=f"let it finish, or ask it: dibs tell {name} 'what you need'",
-                        holder=name,
-                        pid=holder.pid,
-                    )
+                _refuse_alive(holder)
             return self.release_agent_tasks(name, note=f"recovered: {name} is gone")
+        if task_id is not None or everyone:
+            return self._recover_left(task_id)
         with self._store.write() as tx:
             before = {task.id for task in tx.in_progress()}
             while due := tx.due(SWEEP):
@@ -338,3 +336,34 @@ class Claiming(Leases):
             self._reap(tx)
             after = {task.id for task in tx.in_progress()}
         return sorted(before - after)
+
+    def _recover_left(self, task_id: str | None) -> list[str]:
+        if task_id is None and (self._store.lease or 0) < FOREVER:
+            raise Invalid(
+                "on this board what is left behind comes back by itself when its lease ends",
+                hint="give back what one worker or task holds: dibs recover --worker NAME, or --task ID",
+            )
+        who = self._actor()
+        with self._store.write() as tx:
+            if task_id is not None:
+                tasks = [self._get(tx, task_id)]
+                if tasks[0].status is not IN_PROGRESS:
+                    raise rules.wrong_status(tasks[0], "recover")
+                _refuse_alive(tasks[0].holder)
+                locks = []
+            else:
+                tasks = [task for task in tx.in_progress() if not (task.holder and is_alive(task.holder))]
+                locks = [lock for lock in tx.locks() if not is_alive(lock.holder)]
+            self._drop(tx, locks, who, "recovered: nobody is left who holds it")
+            self._give_back(tx, tasks, "recovered: its holder is gone", who)
+        return [task.id for task in tasks]
+
+
+def _refuse_alive(holder: Worker | None) -> None:
+    if holder is not None and is_alive(holder):
+        raise NotHolder(
+            f"{holder.name} is not gone: its process {holder.pid} is running; nothing was given back",
+            hint=f"let it finish, or ask it: dibs tell {holder.name} 'what you need'",
+            holder=holder.name,
+            pid=holder.pid,
+        )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Core:
     def __init__(self, store: Store, lease: float | None, worker: Worker | str | None) -> None:
         self._store = store
-        self._lease = None if lease is None else limits.seconds(lease, "stale_timeout")
+        self._lease = store.lease if lease is None else limits.seconds(lease, "stale_timeout")
         self._known: dict[tuple[int, str], Worker] = {}
         self._tokens: dict[str, int] = {}
         self._renewed: dict[tuple[str, str | None], tuple[float, float]] = {}

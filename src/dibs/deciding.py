@@ -105,11 +105,12 @@ class Deciding(Leases):
                     raise NotFound(
                         f"task {task_id} does not depend on {need}", hint=f"dibs show {task_id}", task_id=task_id
                     )
-            others = list(tx.get(dropped).values())
-            if others:
-                event = rules.undepend(task, who, others)
+            dropped = list(dict.fromkeys(dropped))
+            others = tx.get(dropped)
+            if dropped:
+                event = rules.undepend(task, who, dropped, others)
                 tx.save([task])
-                tx.unlink([(task, other) for other in others])
+                tx.unlink([(task, other) for other in others.values()])
                 tx.append([event])
             self._keep_alive(tx, who)
         return task

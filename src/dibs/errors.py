@@ -79,6 +79,12 @@ class NotHolder(DibsError, PermissionError):
     code = "not_holder"
 
 
+class NotAllowed(DibsError, PermissionError):
+    """The worker's role does not allow this verb on this board."""
+
+    code = "not_allowed"
+
+
 class LeaseLost(DibsError, PermissionError):
     """The caller's claim ended; a newer one may exist. Nothing was changed."""
 

@@ -4,8 +4,14 @@ opening, and telling network file systems from local ones. The only place that d
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 if sys.platform == "win32":
     import msvcrt
@@ -21,6 +27,18 @@ if sys.platform == "win32":
                 time.sleep(0.002)
             else:
                 return
+
+    def lock_shared(fd: int) -> None:
+        """Windows' own locks are exclusive: readers take turns."""
+        lock(fd)
+
+    def try_lock(fd: int, shared: bool = False) -> bool:
+        os.lseek(fd, 1 << 30, os.SEEK_SET)
+        try:
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
 
     def unlock(fd: int) -> None:
         os.lseek(fd, 1 << 30, os.SEEK_SET)
@@ -43,6 +61,18 @@ else:
     def lock(fd: int) -> None:
         """Wait for the exclusive lock on an open file; it ends with `unlock`, or with the process."""
         fcntl.flock(fd, fcntl.LOCK_EX)
+
+    def lock_shared(fd: int) -> None:
+        """Wait for the lock that any number of readers may have at once."""
+        fcntl.flock(fd, fcntl.LOCK_SH)
+
+    def try_lock(fd: int, shared: bool = False) -> bool:
+        """Take the lock on an open file if nobody has it, or, where it is to be shared, nobody has it alone."""
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
     def unlock(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_UN)
@@ -70,6 +100,92 @@ _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os,
 def open_lock_file(path: str) -> int:
     """Open a file that exists to be locked, creating it if need be; never through a symbolic link."""
     return os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666)
+
+
+MARKER_BYTES = 64 * 1024
+
+
+def read_marker(path: str, limit: int = MARKER_BYTES) -> bytes | None:
+    """The content of a small file that others may have put there; None if there is none.
+
+    A link, a device, a pipe or a folder of that name raises `OSError`: it is no marker, and not followed or waited on.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SAFE)
+    except FileNotFoundError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        return os.read(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def read_file(path: str) -> bytes | None:
+    """A whole regular file, links followed; None if there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SAFE & ~getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return None
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        parts = []
+        while part := os.read(fd, max(found.st_size + 1, 1 << 16)):
+            parts.append(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: str, data: bytes, durable: bool = True, before: Callable[[], None] | None = None) -> None:
+    """Put new content in the place of a file, whole or not at all; a link stays a link, and permissions stay.
+
+    Writes a temporary file beside it, syncs, calls `before` (a last check, which may raise) and renames. A crash
+    leaves the old content, and perhaps a file called `.NAME.dibs-…` that nothing reads.
+    """
+    path = os.path.realpath(path)
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.dibs-{os.getpid()}-{os.urandom(4).hex()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o666)
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            _keep_mode(path, fd)
+            if durable:
+                sync_data(fd)
+        finally:
+            os.close(fd)
+        if before is not None:
+            before()
+        os.replace(draft, path)
+    except BaseException:
+        try:
+            os.unlink(draft)
+        except OSError:
+            pass
+        raise
+    if durable:
+        sync_directory(folder)
+
+
+def _keep_mode(path: str, fd: int) -> None:
+    try:
+        old = os.stat(path)
+    except FileNotFoundError:
+        return
+    new = os.fstat(fd)
+    if hasattr(os, "fchmod") and stat.S_IMODE(old.st_mode) != stat.S_IMODE(new.st_mode):
+        os.fchmod(fd, stat.S_IMODE(old.st_mode))
+    if hasattr(os, "fchown") and (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        try:
+            os.fchown(fd, old.st_uid, old.st_gid)
+        except PermissionError:
+            pass  # not ours to give away; the mode, which is what others read it by, is kept
 
 
 NETWORK_TYPES = frozenset(

@@ -10,7 +10,7 @@ from dibs.errors import Busy
 from dibs.model import BoardTask, Lock, Worker
 from dibs.paths import overlaps
 from dibs.rules import event, lock_data
-from dibs.times import span
+from dibs.times import remaining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def busy(against: Sequence[Lock], now: float) -> Busy:
     task = f" for task {first.task_id}" if first.task_id else ""
     more = f" (and {len(against) - 1} more)" if len(against) > 1 else ""
     error = Busy(
-        f"{first.pattern} is held by {first.holder.name}{task} for another {span(first.expires_at - now)}{more}; "
+        f"{first.pattern} is held by {first.holder.name}{task} {remaining(first.expires_at - now)}{more}; "
         "nothing was locked",
         hint=f"work on something else, or ask: dibs tell {first.holder.name} 'what you need'",
         conflicts=[{**lock_data(lock), "holder": lock.holder.name} for lock in against],

@@ -96,7 +96,8 @@ class Looking(Claiming):
         with self._store.read() as tx:
             task = self._get(tx, task_id)
             who = self._who(worker)
-            return rules.reasons(task, tx.get(task.depends_on), self._path_conflicts(tx, task, who), who, tx.now)
+            conflicts = self._path_conflicts(tx, task, who)
+            return rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now, self._store.met_by)
 
     def held_by(self, worker: Worker | str) -> list[BoardTask]:
         """The live claims of a worker."""

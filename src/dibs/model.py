@@ -379,7 +379,7 @@ class BoardTask:
     @property
     def is_ready(self) -> bool:
         """Pending and not waiting for a dependency or a blocker. Held paths are not looked at here."""
-        return self.status is PENDING and self.unmet == 0 and not self.open_blockers
+        return self.status is PENDING and self.unmet == 0 and not (self.blockers and self.open_blockers)
 
     def complete(self, result: str | None = None, *, claim_next: bool = False) -> BoardTask | None:
         """Complete this claim. With `claim_next`, claim the next available task in the same transaction and return

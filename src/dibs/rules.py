@@ -30,7 +30,7 @@ from dibs.model import (
     Step,
     Worker,
 )
-from dibs.times import ago, span
+from dibs.times import ago, remaining
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now
 
 
 def not_holder(task: BoardTask, caller: Worker, now: float, verb: str) -> NotHolder:
-    until = f" for another {span((task.lease_expires_at or now) - now)} unless renewed"
+    until = " " + remaining((task.lease_expires_at or now) - now)
     namesake = task.holder is not None and task.holder.name == caller.name
     hint = f"take other work with: dibs claim; or ask: dibs tell {task.assigned_to} 'what you need'"
     if namesake and caller.kind == "human":
@@ -164,6 +164,7 @@ _WAY_OUT = {
     ("accept", PENDING): "it has not been handed in; see how it stands: dibs show {id}",
     ("reject", PENDING): "it has not been handed in; see how it stands: dibs show {id}",
     ("release", PENDING): "nobody holds it, so there is nothing to give back",
+    ("recover", PENDING): "nobody holds it, so there is nothing to give back",
     ("renew", PENDING): "nobody holds it; to work on it: dibs claim {id}",
     ("retry", PENDING): "it is back already; to take it: dibs claim {id}",
     ("retry", COMPLETED): "completed work stays completed; for more of it: dibs add 'what is left to do'",
@@ -241,21 +242,26 @@ def reasons(
     conflicts: Sequence[Lock],
     worker: Worker | None,
     now: float,
+    met_by: Sequence[str] = (COMPLETED,),
 ) -> list[Reason]:
     """Everything that keeps `worker` (or anyone) from claiming the task now; empty when nothing does."""
     found: list[Reason] = []
     if is_live(task, now):
-        left = span((task.lease_expires_at or now) - now)
+        left = remaining((task.lease_expires_at or now) - now)
         who = f"{task.assigned_to} (your name)" if worker and worker.name == task.assigned_to else task.assigned_to
         found.append(
-            Reason("held", f"held by {who} for another {left} unless renewed", task.id, task.assigned_to,
+            Reason("held", f"held by {who} {left}", task.id, task.assigned_to,
                    until=task.lease_expires_at)
         )  # fmt: skip
     elif task.status not in (PENDING, IN_PROGRESS):
         found.append(Reason(str(task.status), f"it is {spoken(task.status)}", task.id))
     for need in task.depends_on:
         other = needs.get(need)
-        if other is None or other.status is COMPLETED:
+        if other is None:  # only files that were written by hand can name a task that is not there
+            text = f"waits for {need}, which is not on the board; to drop the edge: dibs dep {task.id} --drop {need}"
+            found.append(Reason("dependency", text, need))
+            continue
+        if other.status in met_by:
             continue
         text = f"waits for {need} ({spoken(other.status)})"
         if other.status in (FAILED, CANCELLED):
@@ -271,7 +277,7 @@ def reasons(
         what = f" for task {lock.task_id}" if lock.task_id else ""
         found.append(
             Reason("path",
-                   f"{lock.pattern} is held by {lock.holder.name}{what} for another {span(lock.expires_at - now)}",
+                   f"{lock.pattern} is held by {lock.holder.name}{what} {remaining(lock.expires_at - now)}",
                    lock.task_id, lock.holder.name, lock.pattern, lock.expires_at)
         )  # fmt: skip
     return found
@@ -486,11 +492,11 @@ def depend(task: BoardTask, who: Worker, needs: Sequence[BoardTask]) -> Event:
     return event("added_dependency", who, task, f"needs {named}", set={"depends_on": task.depends_on})
 
 
-def undepend(task: BoardTask, who: Worker, needs: Sequence[BoardTask]) -> Event:
-    dropped = {n.id for n in needs}
+def undepend(task: BoardTask, who: Worker, dropped: Sequence[str], needs: Mapping[str, BoardTask]) -> Event:
+    """Drop dependencies, also on what is not on the board (as files that were written by hand may have them)."""
     task.depends_on = [i for i in task.depends_on if i not in dropped]
-    task.unmet -= sum(n.status is not COMPLETED for n in needs)
-    named = ", ".join(n.id for n in needs)
+    task.unmet -= sum(i not in needs or needs[i].status is not COMPLETED for i in dropped)
+    named = ", ".join(dropped)
     return event("dropped_dependency", who, task, f"no longer needs {named}", set={"depends_on": task.depends_on})
 
 

@@ -53,6 +53,9 @@ if TYPE_CHECKING:
         def dependants(self, tasks: Sequence[BoardTask]) -> list[BoardTask]:
             """The tasks that name one of these in `depends_on`, whatever their status."""
 
+        def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
+            """Ids for new tasks, in the style of the board; random ones may be taken already, the caller looks."""
+
         def insert(self, tasks: Sequence[BoardTask]) -> None:
             """New tasks, in order; sets each `seq`. The ids are new and the dependencies exist: the caller has
             looked."""
@@ -141,6 +144,12 @@ if TYPE_CHECKING:
 
         place: str | None
         """The folder that relative lock paths belong to, where there is one."""
+
+        lease: float | None
+        """How long claims last on this board unless the caller says otherwise; None: by the worker's kind."""
+
+        met_by: tuple[TaskStatus, ...]
+        """The statuses at which a task counts as done for those that depend on it."""
 
         def write(self) -> AbstractContextManager[Tx]: ...
 

@@ -27,5 +27,19 @@ def span(seconds: float) -> str:
     return f"{days}d {hours}h"
 
 
+FOREVER = 100 * 365 * 86_400.0
+"""The lease of what does not end by itself."""
+
+
+def remaining(seconds: float) -> str:
+    """How long somebody will have something: `for another 12m unless renewed`, or `until it is given back`."""
+    return "until it is given back" if seconds > FOREVER / 2 else f"for another {span(seconds)} unless renewed"
+
+
+def lasting(lease: float) -> str:
+    """How long one has something oneself: `for 1h 00m`, or `until you give it back`."""
+    return "until you give it back" if lease > FOREVER / 2 else f"for {span(lease)}"
+
+
 def ago(moment: float | None, now: float) -> str:
     return "some time ago" if moment is None else f"{span(now - moment)} ago"

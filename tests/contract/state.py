@@ -12,6 +12,16 @@ def fields(task: BoardTask) -> dict[str, object]:
     return {name: getattr(task, name) for name in BoardTask.__slots__ if name not in FOLLOWS_FROM_OTHERS}
 
 
+def everything(board: TaskBoard) -> list[object]:
+    """All that can be asked of a board, for seeing that nothing has changed."""
+    return [
+        [fields(task) for task in board.tasks(limit=100_000)[0]],
+        [repr(lock) for lock in board.locks()],
+        [repr(event) for event in board.changelog()],
+        [repr(message) for message in board.messages()],
+    ]
+
+
 def differences(board: TaskBoard, state: State) -> list[str]:
     """What the replayed state has otherwise than the board; nothing, if every change had its event.
 

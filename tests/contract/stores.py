@@ -1,33 +1,43 @@
 """The stores under contract. A new one joins by adding its `Home` to `HOMES`, with what it `cannot` do.
 
-A test names what it needs with `@pytest.mark.needs("locks")`; on a store that cannot, the same test must end in
-`Unsupported`.
+A test that asks a store for what it cannot keep ends in `Unsupported`, which names the capability. If the store's
+home declares that it cannot, the test has failed as expected; anything else is an error. `test_incapabilities` asks
+every store for everything.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from dibs import TaskBoard
+from dibs import BoardTask, TaskBoard, TaskStatus
+from dibs.address import open_store
 from dibs.clock import Clock
 from dibs.stores.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from dibs.store import Store
 
 CAPABILITIES = frozenset(
     (
         "blockers",
-        "cancelling",
-        "changelog",
-        "edges",
+        "cancelled tasks",
+        "failed tasks",
+        "histories",
+        "labels",
+        "limits of attempts",
         "locks",
-        "messages",
-        "requests",
-        "reservation",
-        "review",
+        "parents",
+        "paths",
+        "priorities",
+        "reservations",
+        "reviews",
         "steps",
-        "tokens",
     )
 )
+"""What a format may have no place for."""
 
 
 class Home:
@@ -35,6 +45,16 @@ class Home:
 
     name = ""
     cannot: frozenset[str] = frozenset()
+    ids = r"[0-9a-f]{8}"
+    """What ids look like that the board gives."""
+    reviews_all = False
+    """Does all work go through a review, whether asked for or not?"""
+    priority = 0
+    """What a task has that asks for none."""
+    other_ids: frozenset[str] = frozenset()
+    """Ids that every board accepts, but for those whose tasks are files that other systems could not hold."""
+    plain_text = False
+    """Are tasks text files, without control characters?"""
     machine_percent = 100
     """How many of the profile's examples the state machine tries here: fewer where one costs more."""
 
@@ -49,6 +69,10 @@ class Home:
         return board
 
     def _open(self, options: dict[str, Any]) -> TaskBoard:
+        raise NotImplementedError
+
+    def bare(self) -> Store:
+        """The store without a board's first event, as an import wants it."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -66,6 +90,9 @@ class MemoryHome(Home):
     def _open(self, options: dict[str, Any]) -> TaskBoard:
         return TaskBoard(store=self._store, **options)
 
+    def bare(self) -> Store:
+        return self._store
+
 
 class SqliteHome(Home):
     """Without syncing, which makes no difference to the contract; `tests/processes` and `tests/faults` sync."""
@@ -73,8 +100,120 @@ class SqliteHome(Home):
     name = "sqlite"
 
     def _open(self, options: dict[str, Any]) -> TaskBoard:
-        path = self.folder / "board.db"
-        return TaskBoard.open(f"sqlite:{path}", create=True, durability="normal", clock=self.clock, **options)
+        return TaskBoard.open(self._url, create=True, durability="normal", clock=self.clock, **options)
+
+    @property
+    def _url(self) -> str:
+        return f"sqlite:{self.folder / 'board.db'}"
+
+    def bare(self) -> Store:
+        return open_store(self._url, create=True, durability="normal", clock=self.clock)
 
 
-HOMES: tuple[type[Home], ...] = (MemoryHome, SqliteHome)
+class DialectHome(Home):
+    """A board in a document's own files. Without syncing, as above."""
+
+    board: type[TaskBoard] = TaskBoard
+
+    def _open(self, options: dict[str, Any]) -> TaskBoard:
+        return self.board.open(self._url, create=True, durability="normal", clock=self.clock, **options)
+
+    @property
+    def _url(self) -> str:
+        return f"{self.name}:{self.folder / 'board'}"
+
+    def bare(self) -> Store:
+        self.open().close()
+        return open_store(self._url, durability="normal", clock=self.clock)
+
+
+class TaskboardHome(DialectHome):
+    name = "taskboard"
+    cannot = frozenset(
+        ("blockers", "cancelled tasks", "histories", "labels", "limits of attempts", "locks", "parents", "paths", "reservations",
+         "reviews", "steps")
+    )  # fmt: skip
+
+
+class Integrated(TaskBoard):
+    """On a workflow board all work goes through an integrator; here he integrates at once, unless a test is about
+    reviews."""
+
+    reviewed: ClassVar[set[str]] = set()
+
+    def add_many(self, definitions: Sequence[Mapping[str, Any]], **options: Any) -> list[str]:
+        ids = super().add_many(definitions, **options)
+        self.reviewed.update(i for i, fields in zip(ids, definitions, strict=True) if fields.get("review"))
+        return ids
+
+    def complete(self, task_id: str, *args: Any, **options: Any) -> BoardTask:
+        task = super().complete(task_id, *args, **options)
+        waits = task.status is TaskStatus.REVIEW and task_id not in self.reviewed
+        return self.accept(task_id, worker="integrator-1") if waits else task
+
+    def finish_claim(self, task: BoardTask, *args: Any, **options: Any) -> BoardTask | None:
+        following = super().finish_claim(task, *args, **options)
+        if task.status is TaskStatus.REVIEW and task.id not in self.reviewed:
+            task._adopt(self.accept(task.id, worker="integrator-1"))
+        return following
+
+
+class WorkflowHome(DialectHome):
+    name = "workflow"
+    board = Integrated
+    ids = r"task-[0-9]{3}"
+    reviews_all = True
+    cannot = frozenset(
+        (
+            "blockers",
+            "cancelled tasks",
+            "failed tasks",
+            "histories",
+            "labels",
+            "limits of attempts",
+            "locks",
+            "parents",
+            "priorities",
+            "reservations",
+            "steps",
+        )
+    )
+
+    @property
+    def _url(self) -> str:
+        return f"workflow:{self.folder / '.workflow'}?pause=0.01"
+
+    def _open(self, options: dict[str, Any]) -> TaskBoard:
+        if not (self.folder / ".workflow").exists():
+            Integrated.reviewed.clear()
+            TaskBoard.open(self._url, create=True, worker="planner-1", clock=self.clock).close()
+        return super()._open(options)
+
+
+class BiluHome(DialectHome):
+    name = "bilu"
+    ids = r"[0-9]{2,}-[a-z0-9-]+"
+    priority = 5
+    other_ids = frozenset(("CON",))
+    plain_text = True
+    cannot = frozenset(
+        (
+            "failed tasks",
+            "histories",
+            "limits of attempts",
+            "locks",
+            "parents",
+            "paths",
+            "priorities",
+            "reservations",
+            "reviews",
+            "steps",
+        )
+    )
+
+    @property
+    def _url(self) -> str:
+        return f"bilu:{self.folder / '.bilu'}"
+
+
+HOMES: tuple[type[Home], ...] = (MemoryHome, SqliteHome, TaskboardHome, WorkflowHome, BiluHome)

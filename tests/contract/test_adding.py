@@ -10,31 +10,33 @@ from dibs import BoardTask, TaskBoard, TaskStatus
 from dibs.errors import Duplicate, Invalid, NotFound
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, actions
+from tests.contract.stores import Home
 
 
-def test_a_new_task_has_the_documented_defaults(board: TaskBoard) -> None:
+def test_a_new_task_has_the_documented_defaults(board: TaskBoard, home: Home) -> None:
     task = board.get(board.add("Write the login endpoint"))
     assert task.description == "Write the login endpoint"
     assert task.status is TaskStatus.PENDING
     assert task.assigned_to is None
     assert task.depends_on == []
     assert task.result is None
-    assert task.priority == 0
+    assert task.priority == home.priority
     assert task.created_at == START
     assert task.claimed_at is None
     assert task.completed_at is None
 
 
-def test_a_new_task_is_unclaimed_unreserved_and_plain(board: TaskBoard) -> None:
+def test_a_new_task_is_unclaimed_unreserved_and_plain(board: TaskBoard, home: Home) -> None:
     task = board.get(board.add("x"))
     assert (task.token, task.lease, task.lease_expires_at, task.holder) == (None, None, None, None)
     assert (task.paths, task.labels, task.steps, task.blockers) == ([], [], [], [])
-    assert (task.parent, task.reserved, task.review, task.attempts, task.max_attempts) == (None, "any", False, 0, None)
+    assert (task.parent, task.reserved, task.attempts, task.max_attempts) == (None, "any", 0, None)
+    assert task.review is home.reviews_all
 
 
-def test_an_id_is_eight_hexadecimal_characters(board: TaskBoard) -> None:
+def test_an_id_is_new_and_in_the_style_of_the_board(board: TaskBoard, home: Home) -> None:
     ids = [board.add(f"task {i}") for i in range(20)]
-    assert all(re.fullmatch(r"[0-9a-f]{8}", task_id) for task_id in ids)
+    assert all(re.fullmatch(home.ids, task_id) for task_id in ids)
     assert len(set(ids)) == 20
 
 
@@ -117,7 +119,6 @@ def test_the_ten_documented_fields_come_first_and_in_order() -> None:
     assert (task.created_at, task.claimed_at, task.completed_at) == (1.0, 2.0, 3.0)
 
 
-@pytest.mark.needs("requests")
 def test_a_repeated_add_with_the_same_request_key_adds_once(board: TaskBoard, other: TaskBoard) -> None:
     first = board.add("once", request_key="r-1")
     assert other.add("once", request_key="r-1") == first
@@ -128,12 +129,10 @@ def test_a_repeated_add_with_the_same_request_key_adds_once(board: TaskBoard, ot
     assert actions(board).count("added_activity") == 3
 
 
-@pytest.mark.needs("requests")
 def test_another_request_key_adds_again(board: TaskBoard) -> None:
     assert board.add("x", request_key="r-1") != board.add("x", request_key="r-2")
 
 
-@pytest.mark.needs("requests")
 def test_a_request_key_stands_for_one_request_only(board: TaskBoard) -> None:
     board.add("x", request_key="r-1")
     with pytest.raises(Invalid):
@@ -141,7 +140,6 @@ def test_a_request_key_stands_for_one_request_only(board: TaskBoard) -> None:
     assert [row["description"] for row in board.status()] == ["x"]
 
 
-@pytest.mark.needs("requests")
 def test_a_refused_add_does_not_use_up_its_request_key(board: TaskBoard) -> None:
     with pytest.raises(NotFound):
         board.add("x", ["t1"], request_key="r-1")

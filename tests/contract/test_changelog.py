@@ -14,8 +14,6 @@ from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, take
 from tests.contract.state import differences
 
-pytestmark = pytest.mark.needs("changelog")
-
 
 def test_an_event_says_when_who_what_and_on_which_task(board: TaskBoard, clock: HandClock) -> None:
     board.add("x", id="t1")

@@ -123,7 +123,6 @@ def test_a_claim_needs_a_worker_and_sensible_numbers(board: TaskBoard) -> None:
     assert board.pending_count == 1
 
 
-@pytest.mark.needs("reservation")
 class TestReservation:
     def test_a_task_reserved_for_people_is_not_given_to_agents(self, board: TaskBoard) -> None:
         board.add("decide", reserved="human", priority=9, id="h")
@@ -150,7 +149,6 @@ class TestReservation:
         assert codes(caught.value) == ["reserved"]
 
 
-@pytest.mark.needs("requests")
 class TestRequestKeys:
     def test_a_repeated_claim_with_the_same_key_gives_the_same_claim(self, board: TaskBoard, other: TaskBoard) -> None:
         board.add_many([{"description": "a"}, {"description": "b"}])
@@ -260,7 +258,6 @@ class TestReasons:
         assert "failed" in reason.text
         assert "retry" in reason.text
 
-    @pytest.mark.needs("blockers")
     def test_an_open_blocker_is_named_with_its_reason(self, board: TaskBoard) -> None:
         task_id = board.add("x")
         board.block(task_id, "no password", worker=EVE)
@@ -268,7 +265,6 @@ class TestReasons:
         assert (reason.code, reason.worker) == ("blocker", "eve")
         assert "no password" in reason.text
 
-    @pytest.mark.needs("locks")
     def test_a_held_path_is_named_with_its_holder(self, board: TaskBoard) -> None:
         task_id = board.add("x", paths=["src/auth/**"])
         board.lock(["src/auth/login.py"], BEN, lease=60)
@@ -277,7 +273,6 @@ class TestReasons:
         assert reason.until == START + 60
         assert board.reasons(task_id, BEN) == []
 
-    @pytest.mark.needs("reservation")
     def test_a_reservation_is_named(self, board: TaskBoard) -> None:
         task_id = board.add("x", reserved="human")
         assert [reason.code for reason in board.reasons(task_id, ANN)] == ["reserved"]
@@ -289,9 +284,6 @@ class TestReasons:
         (reason,) = board.reasons(task_id, BEN)
         assert (reason.code, reason.worker, reason.until) == ("held", "ann", START + 90)
 
-    @pytest.mark.needs("blockers")
-    @pytest.mark.needs("locks")
-    @pytest.mark.needs("reservation")
     def test_all_of_them_are_given_at_once(self, board: TaskBoard) -> None:
         need = board.add("first")
         task_id = board.add("x", [need], reserved="human", paths=["a"], id="t1")

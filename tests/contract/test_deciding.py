@@ -51,7 +51,6 @@ class TestRetry:
         assert board.get("t1").status == status
 
 
-@pytest.mark.needs("cancelling")
 class TestCancel:
     def test_a_pending_task_is_cancelled_by_anyone_with_a_reason(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
@@ -96,7 +95,6 @@ class TestCancel:
             board.cancel("t1", worker=EVE)
 
 
-@pytest.mark.needs("review")
 class TestReview:
     def test_completing_submits_and_accepting_completes(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1", review=True)
@@ -151,7 +149,6 @@ class TestReview:
         assert board.cancel("t1", worker=EVE).status is TaskStatus.CANCELLED
 
 
-@pytest.mark.needs("blockers")
 class TestBlockers:
     def test_a_blocked_task_is_not_given_until_it_is_unblocked(self, board: TaskBoard) -> None:
         board.add("x", id="t1", priority=9)
@@ -221,7 +218,6 @@ class TestBlockers:
         assert take(board).id == "c"
 
 
-@pytest.mark.needs("steps")
 class TestSteps:
     def test_steps_are_done_in_order(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1", steps=["read", "write", "test"])

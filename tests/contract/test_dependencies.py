@@ -9,6 +9,7 @@ import pytest
 from dibs import NotFound, TaskBoard, TaskStatus
 from dibs.errors import DependencyCycle, Invalid, WrongStatus
 from tests.contract.people import ANN, BEN, EVE, take
+from tests.contract.stores import Home
 
 
 def test_a_task_waits_until_every_dependency_is_completed(board: TaskBoard) -> None:
@@ -39,11 +40,14 @@ def test_the_same_dependency_named_twice_counts_once(board: TaskBoard) -> None:
     assert take(board).id == "b"
 
 
-@pytest.mark.needs("review")
-def test_a_task_in_review_is_not_yet_completed(board: TaskBoard) -> None:
+def test_a_task_in_review_is_not_yet_completed(board: TaskBoard, home: Home) -> None:
     board.add("a", id="a", review=True)
     board.add("b", ["a"], id="b")
     take(board, ANN).complete("done")
+    if home.reviews_all:
+        # Document 000 lets work go on that builds on what is done; integrating it is somebody else's business.
+        assert take(board, BEN).id == "b"
+        return
     assert board.claim(BEN) is None
     board.accept("a", worker=EVE)
     assert take(board, BEN).id == "b"
@@ -107,7 +111,6 @@ def test_a_failed_dependency_blocks_visibly_until_it_is_retried(board: TaskBoard
     assert take(board).id == "b"
 
 
-@pytest.mark.needs("cancelling")
 def test_so_does_a_cancelled_one(board: TaskBoard) -> None:
     board.add("a", id="a")
     board.add("b", ["a"], id="b")
@@ -116,7 +119,6 @@ def test_so_does_a_cancelled_one(board: TaskBoard) -> None:
     assert "cancelled" in board.reasons("b")[0].text
 
 
-@pytest.mark.needs("edges")
 class TestEdges:
     def test_a_failed_dependency_can_be_dropped(self, board: TaskBoard) -> None:
         board.add("a", id="a")

@@ -103,13 +103,16 @@ def test_stale_claims_are_swept_by_the_next_claim(home: Home, clock: HandClock) 
     assert (task.id, task.assigned_to, task.claimed_at) == (task_id, "worker-2", clock.wall())
 
 
-def test_the_persisted_record_has_the_documented_keys_and_values(board: TaskBoard, clock: HandClock) -> None:
+def test_the_persisted_record_has_the_documented_keys_and_values(
+    board: TaskBoard, home: Home, clock: HandClock
+) -> None:
     task_id = board.add("Implement user registration")
     take(board, "worker-1")
     clock.advance(44)
     board.complete(task_id, "Endpoint created at POST /api/users")
     (row,) = board.status()
     assert list(row) == [field.name for field in dataclasses.fields(BoardTask)]  # type: ignore[arg-type]
-    assert (row["status"], row["assigned_to"], row["depends_on"], row["priority"]) == ("completed", "worker-1", [], 0)
+    assert (row["status"], row["assigned_to"], row["depends_on"]) == ("completed", "worker-1", [])
+    assert row["priority"] == home.priority
     assert isinstance(row["created_at"], float)
     assert row["completed_at"] - row["claimed_at"] == 44

@@ -12,6 +12,7 @@ from dibs import TaskBoard, Worker
 from dibs.errors import DibsError, Invalid
 from tests.clocks import HandClock
 from tests.contract.people import ANN, BEN, EVE, agent, ascii_start, take
+from tests.contract.stores import Home
 
 LIMIT = 64 * 1024
 BAD_TEXT: dict[str, object] = {
@@ -81,12 +82,13 @@ NAME_VERBS: dict[str, Callable[[TaskBoard, Any], object]] = {
 
 
 @pytest.fixture
-def busy(board: TaskBoard) -> TaskBoard:
-    """A board with a task in each state that the verbs below need."""
-    board.add("a", id="held", steps=["one"])
-    board.add("b", id="review", review=True)
-    board.add("c", id="blocked")
-    board.block("blocked", "why", worker=EVE)
+def busy(board: TaskBoard, home: Home) -> TaskBoard:
+    """A board with a task in each state that the verbs below need, as far as the store has such states."""
+    board.add("a", id="held", **({} if "steps" in home.cannot else {"steps": ["one"]}))
+    board.add("b", id="review", **({} if "reviews" in home.cannot else {"review": True}))
+    if "blockers" not in home.cannot:
+        board.add("c", id="blocked")
+        board.block("blocked", "why", worker=EVE)
     board.claim(ANN, n=2)
     board.complete("review", worker=ANN)
     board.add("d", id="free")
@@ -153,16 +155,22 @@ def test_a_worker_that_was_made_by_hand_is_checked_too(busy: TaskBoard, what: st
     ["x" * LIMIT, "é" * (LIMIT // 2), "\x1b[2J\x07<script>", "'; DROP TABLE task; --", "{{7*7}}", "\u202eevil", "🎉"],
     ids=ascii_start,
 )
-def test_any_other_text_is_kept_exactly(board: TaskBoard, other: TaskBoard, text: str) -> None:
+def test_any_other_text_is_kept_exactly(board: TaskBoard, other: TaskBoard, home: Home, text: str) -> None:
+    if home.plain_text and any(character < " " for character in text):
+        refused(board, lambda: board.add(text))
+        return
     task_id = board.add(text)
     assert other.get(task_id).description == text
     take(board).complete(text)
     assert other.get(task_id).result == text
-    assert list(other.changelog())[-1].details == text
+    assert text in [event.details for event in other.changelog()]
 
 
 @pytest.mark.parametrize("task_id", ["a", "_", "0", "A.b-c_D", "x" * 128, "null", "true", "CON", "a..b"])
-def test_any_id_within_the_limits_is_kept_exactly(board: TaskBoard, task_id: str) -> None:
+def test_any_id_within_the_limits_is_kept_exactly(board: TaskBoard, home: Home, task_id: str) -> None:
+    if task_id in home.other_ids:
+        refused(board, lambda: board.add("x", id=task_id))
+        return
     assert board.add("x", id=task_id) == task_id
     assert take(board, ANN, task_id).id == task_id
 
@@ -211,10 +219,10 @@ def test_fields_of_the_wrong_sort_are_refused(board: TaskBoard, fields: dict[str
 
 
 @pytest.mark.parametrize("priority", [2**31 - 1, -(2**31) + 1, 0])
-def test_the_greatest_priorities_work(board: TaskBoard, priority: int) -> None:
+def test_the_greatest_priorities_work(board: TaskBoard, home: Home, priority: int) -> None:
     board.add("middle", id="m")
     board.add("x", priority=priority, id="x")
-    assert board.get("x").priority == priority
+    assert board.get("x").priority == (priority or home.priority)
     assert take(board).id == ("x" if priority > 0 else "m")
 
 

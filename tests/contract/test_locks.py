@@ -11,8 +11,6 @@ from dibs.errors import Invalid
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent, ascii_start, take
 
-pytestmark = pytest.mark.needs("locks")
-
 
 def patterns(board: TaskBoard) -> list[str]:
     return sorted(lock.pattern for lock in board.locks())

@@ -13,6 +13,7 @@ from dibs import NotFound, TaskBoard, TaskStatus
 from dibs.errors import AmbiguousId, DibsError, Invalid
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, take
+from tests.contract.stores import Home
 
 TEN_KEYS = [
     "id",
@@ -28,7 +29,7 @@ TEN_KEYS = [
 ]
 
 
-def test_status_is_a_list_of_plain_dicts_in_order_of_creation(board: TaskBoard, clock: HandClock) -> None:
+def test_status_is_a_list_of_plain_dicts_in_order_of_creation(board: TaskBoard, home: Home, clock: HandClock) -> None:
     first = board.add("first")
     second = board.add("second", [first], 5)
     take(board, "worker-1")
@@ -43,7 +44,7 @@ def test_status_is_a_list_of_plain_dicts_in_order_of_creation(board: TaskBoard, 
         "assigned_to": "worker-1",
         "depends_on": [],
         "result": "done",
-        "priority": 0,
+        "priority": home.priority,
         "created_at": START,
         "claimed_at": START,
         "completed_at": START + 3,
@@ -249,7 +250,6 @@ class TestWaiting:
         board.complete("a")
         assert finish() is True
 
-    @pytest.mark.needs("locks")
     def test_a_path_that_is_given_back_wakes_wait(
         self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -9,8 +9,6 @@ from dibs.errors import Invalid
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent, ascii_start
 
-pytestmark = pytest.mark.needs("messages")
-
 
 def contents(board: TaskBoard, worker: Worker | str) -> list[str]:
     return [message.content for message in board.inbox(worker)]

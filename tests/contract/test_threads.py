@@ -35,7 +35,7 @@ def run(*targets: object) -> None:
 
 
 def test_eight_threads_drain_the_board_and_no_task_is_taken_twice(board: TaskBoard, other: TaskBoard) -> None:
-    board.add_many([{"description": "x", "priority": i % 3} for i in range(TASKS)])
+    board.add_many([{"description": "x", "priority": (1, 3, 5)[i % 3]} for i in range(TASKS)])
     taken: list[str] = []
     tokens: list[int | None] = []
 

@@ -29,6 +29,8 @@ HEAVY = {
     "shutil", "threading", "uuid", "secrets", "hashlib", "importlib.metadata", "traceback", "textwrap", "locale",
 }  # fmt: skip
 """Each costs a good part of what a bare interpreter costs to start."""
+PAYS_FOR_ITSELF = {"dibs.dialects.yamltext": {"re"}, "dibs.dialects.yamlpatch": {"re"}}
+"""Reading YAML by expressions is ten times faster than by hand, and only boards in YAML load it."""
 
 
 def is_type_checking(node: ast.stmt) -> bool:
@@ -110,7 +112,7 @@ def test_only_stores_talk_to_the_database_and_the_doctor_who_examines_its_file()
 def test_no_module_imports_something_heavy_when_it_is_loaded(module: str) -> None:
     """A command's own module is loaded only when that command is invoked; the budget below looks at the quick ones."""
     heavy = {name for name in imported(MODULES[module], only_at_start=True) if name in HEAVY}
-    assert not heavy
+    assert heavy <= PAYS_FOR_ITSELF.get(module, set())
 
 
 # -- the budget

@@ -25,6 +25,7 @@ CODES = {
     "Invalid": ("invalid", ValueError),
     "LeaseLost": ("lease_lost", PermissionError),
     "NoBoard": ("no_board", FileNotFoundError),
+    "NotAllowed": ("not_allowed", PermissionError),
     "NotClaimable": ("not_claimable", ValueError),
     "NotFound": ("not_found", LookupError),
     "NotHolder": ("not_holder", PermissionError),

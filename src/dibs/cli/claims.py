@@ -59,7 +59,7 @@ def claim(ctx: Context, args: Args) -> int:
 
 def _show_claimed(ctx: Context, task: BoardTask) -> None:
     from dibs.cli.render import BOLD, GREEN, hint, paint, safe, wrap
-    from dibs.times import span
+    from dibs.times import lasting
 
     ctx.say(f"{paint('claimed', GREEN, ctx.color)} {paint(task.id, BOLD, ctx.color)}")
     lines = wrap(task.description, ctx.width)
@@ -73,7 +73,7 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
             )
     if task.paths:
         lines += wrap("locked for you: " + ", ".join(safe(path) for path in task.paths), ctx.width, "")
-    hints = [f"token {task.token}, yours for {span(task.lease or 0)}; whatever you change with dibs renews that"]
+    hints = [f"token {task.token}, yours {lasting(task.lease or 0)}; whatever you change with dibs renews that"]
     if task.steps:
         hints.append(f"after each step: dibs step {task.id} done")
     review = "; it goes to review" if task.review else ""
@@ -144,10 +144,10 @@ def renew(ctx: Context, args: Args) -> int:
         ctx.emit({"tasks": [task_json(task) for task in tasks]} if args.id is None else task_json(tasks[0]))
         return 0
     from dibs.cli.render import cut, one_line
-    from dibs.times import span
+    from dibs.times import lasting
 
     for task in tasks:
-        ctx.say(cut(f"renewed {task.id} for {span(task.lease or 0)}: {one_line(task.description)}", ctx.width))
+        ctx.say(cut(f"renewed {task.id} {lasting(task.lease or 0)}: {one_line(task.description)}", ctx.width))
     return 0
 
 

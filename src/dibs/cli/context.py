@@ -37,9 +37,10 @@ class Context:
     @property
     def board(self) -> TaskBoard:
         if self._board is None:
+            from dibs.address import open_store
             from dibs.board import TaskBoard
 
-            self._board = TaskBoard.open(self.url)
+            self._board = TaskBoard(store=open_store(self.url, agent=self.as_name))
         return self._board
 
     @property

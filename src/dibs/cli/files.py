@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
-from dibs.errors import Busy
+from dibs.errors import Busy, Invalid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,16 +32,57 @@ def lock(ctx: Context, args: Args) -> int:
         ctx.emit({"locks": [lock_json(lock) for lock in granted]})
         return 0
     from dibs.cli.render import cells, cut, quoted, safe
-    from dibs.times import span
+    from dibs.times import lasting
 
     for held in granted:
         how = " with others" if held.shared else ""
-        ctx.say(cut(f"locked {safe(held.pattern)}{how} for {span(held.lease)}", ctx.width))
+        ctx.say(cut(f"locked {safe(held.pattern)}{how} {lasting(held.lease)}", ctx.width))
     # As they were given, which is what they are called from here.
     given = " ".join(quoted(path) for path in dict.fromkeys(args.path))
     literal = given.isprintable() and cells(given) < 50 and not any(path.startswith("-") for path in args.path)
     ctx.say("  give back: dibs unlock " + (given if literal else "--all"))
     return 0
+
+
+def acquire(ctx: Context, args: Args) -> int:
+    """Document 003's conflict flow; stdout says ACQUIRED or BUSY, for shells, and stderr why."""
+    if (args.id is None) == (args.file is None):
+        raise UsageError("acquire: give a task and its files, or --file")
+    wanted = [(args.id, list(args.path))] if args.file is None else _candidates(args.file)
+    got = ctx.board.acquire(wanted, ctx.worker, retry=2.0 if args.retry is None else args.retry)
+    if ctx.json:
+        from dibs.wire import lock_json, task_json
+
+        ctx.emit(
+            {
+                "acquired": bool(got),
+                "task": task_json(got.task) if got.task else None,
+                "locks": [lock_json(lock) for lock in got.locks],
+                "conflicts": [conflict.as_dict() for conflict in got.conflicts],
+            }
+        )
+        return 0 if got else 3
+    from dibs.cli.render import one_line
+
+    for conflict in got.conflicts:
+        ctx.note(f"dibs: {one_line(conflict.text)}")
+    named = f" {got.task.id}" if got.task and args.file is not None else ""
+    ctx.say(f"ACQUIRED{named}" if got else "BUSY")
+    return 0 if got else 3
+
+
+def _candidates(path: str) -> list[tuple[str, list[str]]]:
+    import sys
+
+    try:
+        if path == "-":
+            lines = sys.stdin.readlines() if sys.stdin is not None else []
+        else:
+            with open(path, encoding="utf-8") as file:
+                lines = file.readlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"cannot read {path}: {error}", hint="a task and its files a line, parted by blanks") from error
+    return [(words[0], words[1:]) for line in lines if (words := line.split()) and not words[0].startswith("#")]
 
 
 def unlock(ctx: Context, args: Args) -> int:
@@ -82,12 +123,14 @@ def locks(ctx: Context, args: Args) -> int:
 
 def _table(ctx: Context, held: Sequence[Lock], now: float) -> list[str]:
     from dibs.cli.render import DIM, safe, table
-    from dibs.times import span
+    from dibs.times import FOREVER, span
 
     rows: list[list[Cell]] = []
     for lock in held:
         how: Cell = ("shared", DIM) if lock.shared else ""
-        rows.append([safe(lock.holder.name), lock.task_id or "", span(lock.expires_at - now), how, safe(lock.pattern)])
+        left = lock.expires_at - now
+        shown = "no end" if left > FOREVER / 2 else span(left)
+        rows.append([safe(lock.holder.name), lock.task_id or "", shown, how, safe(lock.pattern)])
     return table(
         ("HOLDER", "TASK", "LEFT", "", "FILES"), rows, ctx.width, caps=(20, -20, 9, 6), right=(2,), color=ctx.color
     )

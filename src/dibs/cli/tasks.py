@@ -256,7 +256,7 @@ def _sheet(
 ) -> list[str]:
     from dibs.cli.render import BOLD, clock, cut, one_line, paint, safe, status, wrap
     from dibs.cli.words import did
-    from dibs.times import ago, span
+    from dibs.times import FOREVER, ago, span
 
     width = ctx.width
     label, color = status(task)
@@ -271,6 +271,8 @@ def _sheet(
         left = task.lease_expires_at - now
         mine = ", you" if task.holder is not None and task.holder.is_same(ctx.worker) else ""
         lease = f"{span(left)} left of its lease" if left > 0 else "its lease has run out"
+        if left > FOREVER / 2:
+            lease = "until it is given back"
         row(
             "held by",
             f"{task.assigned_to} ({task.holder.kind if task.holder else 'agent'}{mine}), {lease}, token {task.token}",

@@ -15,7 +15,21 @@ from bisect import bisect_left, insort
 from dibs.clock import Clock
 from dibs.clock import read as read_clock
 from dibs.errors import Duplicate
-from dibs.model import CLOSED, IN_PROGRESS, PENDING, REVIEW, Blocker, BoardTask, Event, Lock, Message, Step, TaskStatus
+from dibs.ids import random_id
+from dibs.model import (
+    CLOSED,
+    COMPLETED,
+    IN_PROGRESS,
+    PENDING,
+    REVIEW,
+    Blocker,
+    BoardTask,
+    Event,
+    Lock,
+    Message,
+    Step,
+    TaskStatus,
+)
 from dibs.stores.shift import move_leases
 
 TYPE_CHECKING = False
@@ -81,6 +95,18 @@ class Tables:
             insort(self.ready[task.reserved], (-task.priority, task.seq, task.id))
         if task.status is IN_PROGRESS:
             self.working[task.id] = None
+
+    def fill(self, rows: Iterable[BoardTask]) -> None:
+        """Store many rows in tables that are empty: sorted once instead of row by row."""
+        for task in rows:
+            self.tasks[task.id] = task
+            self.counts[task.status] += 1
+            if task.is_ready:
+                self.ready[task.reserved].append((-task.priority, task.seq, task.id))
+            elif task.status is IN_PROGRESS:
+                self.working[task.id] = None
+        for order in self.ready.values():
+            order.sort()
 
     def remove(self, task_id: str) -> BoardTask | None:
         task = self.tasks.pop(task_id, None)
@@ -157,6 +183,9 @@ class MemoryTx:
         for task in tasks:
             ids.update(self._t.dependants.get(task.id, {}))
         return [copy_task(self._t.tasks[i]) for i in ids]
+
+    def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
+        return [random_id() for _ in tasks]
 
     def insert(self, tasks: Sequence[BoardTask]) -> None:
         tables, before = self._t, self._t.last_task
@@ -335,6 +364,9 @@ def _listing_order(task: BoardTask) -> tuple[float, ...]:
 
 
 class MemoryStore:
+    lease: float | None = None
+    met_by: tuple[TaskStatus, ...] = (COMPLETED,)
+
     def __init__(self, clock: Clock | None = None, place: str | None = None) -> None:
         self.url = "memory:"
         self.place = place

@@ -8,6 +8,7 @@ store's business.
 
 from __future__ import annotations
 
+from dibs.ids import random_id
 from dibs.jsontext import dumps
 from dibs.model import BoardTask, Event, Lock, Message, TaskStatus
 from dibs.paths import literal_prefix, prefix_range
@@ -136,6 +137,9 @@ class SqlTx:
         if len(tasks) == 1:
             return self._tasks(q.DEPENDANTS_OF, (tasks[0].seq,))
         return self._tasks(q.DEPENDANTS, (dumps([t.seq for t in tasks]),))
+
+    def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
+        return [random_id() for _ in tasks]
 
     def insert(self, tasks: Sequence[BoardTask]) -> None:
         self.flush()

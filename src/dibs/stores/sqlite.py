@@ -32,6 +32,7 @@ from dibs import fs
 from dibs.clock import Clock
 from dibs.clock import read as read_clock
 from dibs.errors import BoardUnusable, Invalid, NoBoard, OutcomeUnknown
+from dibs.model import COMPLETED, TaskStatus
 from dibs.stores import queries as q
 from dibs.stores.groupcommit import GroupCommit
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS
@@ -93,6 +94,9 @@ def side_files(path: str) -> tuple[str, str]:
 
 
 class SqliteStore:
+    lease: float | None = None
+    met_by: tuple[TaskStatus, ...] = (COMPLETED,)
+
     def __init__(
         self,
         path: str,

@@ -1,0 +1,1 @@
+"""The five plain-file protocols: formats, guards and policies."""

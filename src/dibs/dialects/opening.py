@@ -1,0 +1,66 @@
+"""Opening a dialect's board: which class a scheme means, where its paths belong, and what must be there already."""
+
+from __future__ import annotations
+
+import os
+
+from dibs import fs
+from dibs.errors import BoardUnusable, Invalid
+from dibs.places import find_place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.clock import Clock
+    from dibs.dialects.filestore import FileStore
+
+
+def open_dialect(
+    scheme: str, folder: str, *, create: bool, durability: str, clock: Clock | None, agent: str | None
+) -> FileStore:
+    if durability not in ("full", "normal"):
+        raise Invalid(f"durability must be full or normal, not {durability!r:.40}")
+    kind = store_class(scheme)
+    if kind_of_network := fs.network_file_system(existing(folder)):
+        raise BoardUnusable(
+            f"{folder} is on a {kind_of_network} file system, whose locks and renames cannot be trusted",
+            hint="keep the board on a local disk",
+            path=folder,
+        )
+    kind.require(folder, create=create, agent=agent)
+    return kind(folder, place=place_of(folder), clock=clock, durable=durability == "full", agent=agent)
+
+
+def store_class(scheme: str) -> type[FileStore]:
+    """Imported by need: a command pays for the dialect that it uses."""
+    if scheme == "taskboard":
+        from dibs.dialects.taskboard import TaskboardStore
+
+        return TaskboardStore
+    if scheme == "workflow":
+        from dibs.dialects.workflow import WorkflowStore
+
+        return WorkflowStore
+    if scheme == "workitems":
+        from dibs.dialects.workitems import WorkItemsStore
+
+        return WorkItemsStore
+    if scheme == "bilu":
+        from dibs.dialects.bilu import BiluStore
+
+        return BiluStore
+    from dibs.dialects.spec import SpecStore
+
+    return SpecStore
+
+
+def existing(path: str) -> str:
+    """The nearest folder upward that is there."""
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def place_of(folder: str) -> str:
+    """The folder that relative paths belong to: the repository's main work tree, else the folder around the board's."""
+    place = find_place(folder)
+    return place.home if place.worktree is not None else os.path.dirname(os.path.realpath(folder))

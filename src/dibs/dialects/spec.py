@@ -1,0 +1,334 @@
+"""`spec:DIR`, document 003: a space of locks, `.locks/tasks/ID/` and `.locks/files/NAME/`, folders with an `owner`.
+
+`mkdir` is the lock. There is no list of tasks: any id can be claimed by whoever makes its folder first, and a task that
+is finished is one that nobody holds. Claiming and locking make folders, finishing and unlocking remove them; the file
+locks that a worker took while it held one task go with that task.
+
+dibs makes a folder together with its owner file where the system can (`guards.naming`), so no crash leaves one without
+the other; elsewhere, and by hand, a folder without an owner is held: its maker is between the two steps. Removing moves
+the folder out of the way first, so nobody ever sees half of it. A worker by hand that was faster is found out by
+`mkdir` itself: what was taken for the same call is given back, and the caller hears who has it.
+
+Nothing expires. What a worker left behind is given back by `recover`, which the orchestrator calls, or when the
+worker's process is provably dead.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from dibs import fs
+from dibs.dialects.filestore import NOBODY, DialectTx, FileStore, token_at
+from dibs.dialects.isotime import moment, precise
+from dibs.dialects.spec_text import Owner, encode, file_name, parse, path_of, task_name
+from dibs.errors import Busy, NoBoard, NotClaimable, Unsupported
+from dibs.guards.base import private_name, remove
+from dibs.guards.flock import FlockGuard
+from dibs.guards.naming import rename_to_new
+from dibs.model import COMPLETED, IN_PROGRESS, PENDING, BoardTask, Lock, Worker
+from dibs.times import FOREVER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any, NoReturn
+
+    from dibs.dialects.filestore import Guard
+
+LOCKS = ".locks"
+YOUNG = 60.0
+"""Seconds for which a folder without an owner is taken to be in the making, whatever recovery is asked for."""
+_GLOB = "*?["
+
+
+class SpecStore(FileStore):
+    dialect = "spec"
+    document = "003"
+
+    @classmethod
+    def require(cls, folder: str, *, create: bool, agent: str | None) -> None:
+        root = os.path.join(folder, LOCKS)
+        if create:
+            for kind in ("tasks", "files"):
+                os.makedirs(os.path.join(root, kind), exist_ok=True)
+        elif not os.path.isdir(root):
+            raise NoBoard(f"there is no {LOCKS} in {folder}", hint=f"make it with: dibs --board spec:{folder} init")
+
+    def __init__(self, folder: str, **options: Any) -> None:
+        self.root = os.path.join(folder, LOCKS)
+        super().__init__(folder, **{**options, "lease": FOREVER})
+        self.lock_tasks: dict[str, str | None] = {}
+        """The task for which each path is locked."""
+
+    def companion_folder(self) -> str:
+        return os.path.join(self.folder, LOCKS)
+
+    def transaction(self, now: float) -> SpecTx:
+        return SpecTx(self, now)
+
+    def _guard(self) -> Guard:
+        # Among dibs' own workers, so that a call sees and takes several folders as one step; by hand, mkdir decides.
+        os.makedirs(self.companion.folder, exist_ok=True)
+        return FlockGuard(os.path.join(self.companion.folder, "guard.lock"))
+
+    def _files(self) -> list[str]:
+        return [os.path.join(self.root, kind) for kind in ("tasks", "files")]
+
+    def _forget(self) -> None:
+        """Every load looks at every folder: there are few."""
+
+    def place_of(self, kind: str, name: str) -> str:
+        return os.path.join(self.root, kind, name)
+
+    # -- folders to rows
+
+    def _load(self, noted: set[str]) -> None:
+        self.adopt([self._row(*found) for found in self._owners("tasks")])
+        self.lock_tasks = {}
+        for name, owner, since in self._owners("files"):
+            path = path_of(name, owner)
+            at = moment(owner.timestamp) if owner.timestamp else None
+            since = since if at is None else at
+            holder = Worker(owner.agent or NOBODY)
+            known = self.companion.locks.get(name)
+            if known is not None and known.get("by") == holder.name and known.get("token") == token_at(since):
+                holder = _worker(known.get("worker"), holder)
+            lock = Lock(path, holder, token_at(since), since, since + FOREVER, FOREVER)
+            self.tables.locks[path, lock.token] = lock
+            self.lock_tasks[path] = owner.task
+            self.top_token = max(self.top_token, lock.token)
+
+    def _row(self, name: str, owner: Owner, since: float) -> BoardTask:
+        at = moment(owner.timestamp) if owner.timestamp else None
+        at = since if at is None else at
+        task = BoardTask(name, name, IN_PROGRESS, owner.agent, created_at=at, claimed_at=at)
+        self.held_by_hand(task)
+        return task
+
+    def _owners(self, kind: str) -> Iterator[tuple[str, Owner, float]]:
+        """Every lock of a kind: its name, what its owner file says, and when it was made."""
+        folder = os.path.join(self.root, kind)
+        try:
+            names = sorted(os.listdir(folder))
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name.startswith("."):
+                continue
+            try:
+                found = os.lstat(os.path.join(folder, name))
+                if stat.S_ISDIR(found.st_mode):
+                    yield name, self.owner(kind, name), found.st_mtime
+            except FileNotFoundError:
+                continue  # given back a moment ago
+
+    def owner(self, kind: str, name: str) -> Owner:
+        try:
+            return parse(fs.read_marker(os.path.join(self.root, kind, name, "owner")) or b"")
+        except OSError:
+            return Owner()  # in doubt it is held, by somebody
+
+    # -- rows to folders
+
+    def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
+        if task.status not in (IN_PROGRESS, PENDING, COMPLETED):
+            raise self.cannot(f"{task.status} tasks", f"give it back instead: dibs release {task.id}")
+        for field, what in (("blockers", "blockers"), ("steps", "steps")):
+            if getattr(task, field):
+                raise self.cannot(what, f"give it back instead: dibs release {task.id}")
+        if task.status is IN_PROGRESS and task.lease != FOREVER:
+            raise self.cannot("leases", "leave it out: nothing expires here; what is left behind: dibs recover")
+        if task.status is IN_PROGRESS:
+            task_name(task.id)
+
+    def commit(self, tx: DialectTx, guard: Guard) -> None:
+        assert isinstance(tx, SpecTx)
+        ended = [i for i, before in tx.touched.items() if before is not None and before.status is IN_PROGRESS]
+        ended = [i for i in ended if self.tables.tasks[i].status is not IN_PROGRESS]
+        gone = tx.dropped + [held for held in self.tables.locks.values() if self.lock_tasks.get(held.pattern) in ended]
+        made: list[str] = []
+        try:
+            for task_id, before in tx.touched.items():
+                task = self.tables.tasks[task_id]
+                if task.status is IN_PROGRESS and (before is None or before.token != task.token):
+                    self._make_task(task, made)
+            for lock in tx.made:
+                self._make_lock(lock, made, tx)
+        except BaseException:
+            for path in reversed(made):
+                _take_away(path)
+            raise
+        for lock in gone:
+            _take_away(self.place_of("files", file_name(lock.pattern)))
+            self.companion.locks.pop(file_name(lock.pattern), None)
+        for task_id in ended:
+            _take_away(self.place_of("tasks", task_name(task_id)))
+        live = {i: task for i, task in self.tables.tasks.items() if task.status is IN_PROGRESS}
+        self.companion.note(self.tables.tasks[i] for i in tx.touched)
+        self.companion.forget(live)
+        self.companion.save()
+        self.log.append(self.log.encode(tx.appended))
+
+    def _make_task(self, task: BoardTask, made: list[str]) -> None:
+        path = self.place_of("tasks", task_name(task.id))
+        owner = Owner(task.assigned_to, task.id, precise(task.claimed_at or 0.0))
+        if not self._make(path, owner, made):
+            who = self.owner("tasks", task.id).agent or NOBODY
+            reason = {"code": "held", "text": f"held by {who}", "task_id": task.id, "worker": who}
+            raise NotClaimable(
+                f"cannot claim task {task.id}: {who} took it a moment ago",
+                hint="take other work",
+                task_id=task.id,
+                reasons=[reason],
+            )
+
+    def _make_lock(self, lock: Lock, made: list[str], tx: SpecTx) -> None:
+        name = file_name(lock.pattern)
+        own = tx.in_progress(lock.holder.name)
+        held = [task.id for task in own if task.holder is not None and task.holder.is_same(lock.holder)]
+        owner = Owner(
+            lock.holder.name, held[0] if len(held) == 1 else None, precise(lock.token / 1_000_000), lock.pattern
+        )
+        if not self._make(self.place_of("files", name), owner, made):
+            raise _busy(lock.pattern, self.owner("files", name).agent or NOBODY, "took it a moment ago")
+        self.companion.locks[name] = {
+            "token": lock.token,
+            "by": lock.holder.name,
+            "worker": lock.holder.as_dict(),
+        }
+
+    def _make(self, path: str, owner: Owner, made: list[str]) -> bool:
+        """Make a lock; False if somebody has it."""
+        if os.path.lexists(path):
+            return False
+        draft = private_name(path)
+        os.makedirs(draft)
+        try:
+            _write_owner(draft, owner)
+            try:
+                if rename_to_new(draft, path):
+                    made.append(path)
+                    return True
+                os.mkdir(path)
+                made.append(path)
+                _write_owner(path, owner)
+            except FileExistsError:
+                return False
+        finally:
+            if os.path.lexists(draft):
+                remove(draft)
+        return True
+
+
+class SpecTx(DialectTx):
+    """Locks only: any id is a task that can be claimed, and none is in a list until somebody holds it."""
+
+    _store: SpecStore
+
+    def __init__(self, store: SpecStore, now: float) -> None:
+        super().__init__(store, now)
+        self.made: list[Lock] = []
+        self.dropped: list[Lock] = []
+
+    def get(self, ids: Sequence[str]) -> dict[str, BoardTask]:
+        found = super().get(ids)
+        for task_id in ids:
+            if task_id not in found:
+                found[task_id] = BoardTask(task_id, task_id, created_at=self.now)
+        return found
+
+    def find(self, prefix: str, limit: int) -> list[str]:
+        return super().find(prefix, limit) or [prefix]
+
+    def ready(self, *_: object) -> NoReturn:
+        raise self._no_list("name the task: dibs claim ID; or try several: dibs acquire --file FILE")
+
+    def new_ids(self, tasks: Sequence[BoardTask]) -> NoReturn:
+        raise self._no_list("claim any id as it is: dibs claim ID; a list of tasks needs another board: dibs init")
+
+    def _no_list(self, hint: str) -> Unsupported:
+        return self._store.cannot("lists of tasks", hint)
+
+    def save_locks(self, locks: Sequence[Lock]) -> None:
+        for lock in locks:
+            if lock.shared:
+                raise self._store.cannot("shared locks", "take it alone, or not at all")
+            if lock.lease != FOREVER:
+                raise self._store.cannot("leases", "leave it out: nothing expires here")
+            if any(mark in lock.pattern for mark in _GLOB):
+                raise self._store.cannot("patterns", "name each file; a worker by hand sees only names")
+            self._refuse_namesake(lock)
+            if (lock.pattern, lock.token) not in self._t.locks:
+                self.made.append(lock)
+        super(DialectTx, self).save_locks(locks)
+
+    def _refuse_namesake(self, lock: Lock) -> None:
+        """Two paths can have one name, and then one lock."""
+        name = file_name(lock.pattern)
+        for other in self._t.locks.values():
+            if other.pattern != lock.pattern and file_name(other.pattern) == name:
+                raise _busy(lock.pattern, other.holder.name, f"holds {other.pattern}, which has the same lock name")
+
+    def drop_locks(self, locks: Sequence[Lock]) -> None:
+        for lock in locks:
+            folder = self._store.place_of("files", file_name(lock.pattern))
+            self._refuse_young(lock.holder, folder)
+            self.dropped.append(lock)
+        super().drop_locks(locks)
+
+    def _put(self, task: BoardTask) -> None:
+        before = self._t.tasks.get(task.id)
+        if before is not None and before.holder is not None and task.status is PENDING:
+            self._refuse_young(before.holder, self._store.place_of("tasks", task.id))
+        super()._put(task)
+
+    def _refuse_young(self, holder: Worker, folder: str) -> None:
+        if holder.name != NOBODY:
+            return
+        try:
+            age = self._store.clock.wall() - os.lstat(folder).st_mtime
+        except FileNotFoundError:
+            return
+        if age < YOUNG:
+            raise Busy(
+                f"{folder} was made {age:.0f}s ago and has no owner yet: its maker may be writing it",
+                hint=f"recover it when it is older than {YOUNG:.0f}s",
+            )
+
+
+def _write_owner(folder: str, owner: Owner) -> None:
+    fd = os.open(
+        os.path.join(folder, "owner"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666
+    )
+    try:
+        os.write(fd, encode(owner))
+    finally:
+        os.close(fd)
+
+
+def _take_away(path: str) -> None:
+    aside = private_name(path)
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        return  # somebody has cleaned up already
+    remove(aside)
+
+
+def _worker(fields: Mapping[str, Any] | None, otherwise: Worker) -> Worker:
+    try:
+        return Worker(**fields) if fields else otherwise
+    except TypeError:
+        return otherwise
+
+
+def _busy(path: str, who: str, why: str) -> Busy:
+    error = Busy(
+        f"{path}: {who} {why}; nothing was locked",
+        hint=f"work on something else, or ask: dibs tell {who} 'what you need'",
+        path=path,
+    )
+    now = 0.0
+    error.conflicts = [Lock(path, Worker(who), 0, now, now, FOREVER)]
+    return error

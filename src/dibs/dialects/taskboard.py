@@ -1,0 +1,170 @@
+"""`taskboard:DIR`, document 004: the tasks in `taskboard.json`, every read-modify-write under an flock on
+`taskboard.lock`.
+
+The file is what the document's own program writes, byte for byte: an object with a list of tasks, indented by two, ten
+keys each in the document's order. Keys that others added stay. The program it describes rewrites the file in place, so
+readers take the lock too (shared); dibs itself replaces the file whole.
+
+A hand-made claim ends when the document says: by a verb, or when it is older than the board's `stale_timeout`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.dialects.filestore import token_at
+from dibs.dialects.jsonboard import JsonBoardStore
+from dibs.errors import NoBoard
+from dibs.guards.flock import FlockGuard
+from dibs.limits import seconds
+from dibs.model import COMPLETED, FAILED, IN_PROGRESS, PENDING, BoardTask, Worker
+from dibs.times import FOREVER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+    from typing import Any
+
+    from dibs.clock import Clock
+    from dibs.dialects.filestore import Guard
+    from dibs.dialects.jsonlist import JsonList
+
+FILE = "taskboard.json"
+_STATUSES = {str(status): status for status in (PENDING, IN_PROGRESS, COMPLETED, FAILED)}
+_REFUSED = (
+    ("paths", "paths", "put them into the description, or keep the board in: dibs init"),
+    ("labels", "labels", "put them into the description"),
+    ("steps", "steps", "add them as tasks that depend on each other: dibs add --needs ID"),
+    ("blockers", "blockers", "give it back with: dibs release ID; or end it with: dibs fail ID 'why'"),
+    ("parent", "parents", "say so in the description, or with a dependency: dibs add --needs ID"),
+    ("review", "reviews", "add the review as a task that depends on it: dibs add --needs ID"),
+)
+
+
+class TaskboardStore(JsonBoardStore):
+    dialect = "taskboard"
+    document = "004"
+
+    @classmethod
+    def of_state_dir(
+        cls, state_dir: str | PathLike[str], stale_timeout: float | None, clock: Clock | None
+    ) -> TaskboardStore:
+        """`TaskBoard(state_dir=…)` as the document has it: the folder is made, and nothing goes stale unless asked."""
+        folder = os.path.abspath(os.path.expanduser(os.fspath(state_dir)))
+        if stale_timeout is not None:
+            seconds(stale_timeout, "stale_timeout")
+        os.makedirs(folder, exist_ok=True)
+        return cls(folder, place=None, clock=clock, lease=stale_timeout or FOREVER, stale=stale_timeout)
+
+    @classmethod
+    def require(cls, folder: str, *, create: bool, agent: str | None) -> None:
+        if create:
+            os.makedirs(folder, exist_ok=True)
+        elif not os.path.exists(os.path.join(folder, FILE)):
+            raise NoBoard(
+                f"there is no {FILE} in {folder}", hint=f"make one with: dibs --board taskboard:{folder} init"
+            )
+
+    def __init__(self, folder: str, *, stale: float | None = None, **options: Any) -> None:
+        self.path = os.path.join(folder, FILE)
+        self._stale = stale
+        super().__init__(folder, **options)
+
+    def _guard(self) -> Guard:
+        return FlockGuard(os.path.join(self.folder, "taskboard.lock"))
+
+    def _reading(self) -> Any:
+        return FlockGuard(os.path.join(self.folder, "taskboard.lock"), shared=True)
+
+    # -- files to rows
+
+    def _row(self, entry: Mapping[str, Any], document: JsonList) -> BoardTask:
+        """A task as the file has it; what is missing has the document's default, what makes no sense is refused."""
+        task = _plain(entry) or self._checked(entry)
+        if task.status is IN_PROGRESS:
+            self.held_by_hand(task, lease=self._stale)
+        elif task.claimed_at is not None:
+            task.token = token_at(task.claimed_at)
+            task.holder = Worker(task.assigned_to) if task.assigned_to and task.status is not PENDING else None
+        return task
+
+    def _checked(self, entry: Mapping[str, Any]) -> BoardTask:
+        status = _STATUSES.get(entry.get("status", "pending"))
+        if status is None:
+            raise self._senseless(entry, "status", "one of " + ", ".join(_STATUSES))
+        task = BoardTask(
+            self._typed(entry, "id", str, None),
+            self._typed(entry, "description", str, ""),
+            status,
+            self._typed(entry, "assigned_to", str, None),
+            list(self._typed(entry, "depends_on", list, None) or ()),
+            self._typed(entry, "result", str, None),
+            self._typed(entry, "priority", int, 0) or 0,
+            self._typed(entry, "created_at", float, 0.0) or 0.0,
+            self._typed(entry, "claimed_at", float, None),
+            self._typed(entry, "completed_at", float, None),
+        )
+        if not all(isinstance(need, str) for need in task.depends_on):
+            raise self._senseless(entry, "depends_on", "a list of ids")
+        return task
+
+    def _describe(self, task: BoardTask, by_id: Mapping[str, BoardTask]) -> None:
+        super()._describe(task, by_id)
+        if self._stale is not None and task.status is IN_PROGRESS and task.lease == FOREVER:
+            # Whoever made the claim gave it no end; the document lets every board with a stale_timeout end it.
+            task.lease = self._stale
+            task.lease_expires_at = (task.claimed_at or 0.0) + self._stale
+
+    def _typed(self, entry: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
+        value = entry.get(key, default)
+        if value is default or value is None or isinstance(value, kind):
+            return value
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        raise self._senseless(entry, key, {str: "a text", list: "a list", int: "a whole number"}.get(kind, "a number"))
+
+    def _senseless(self, entry: Mapping[str, Any], key: str, wanted: str) -> Exception:
+        return self.damaged(self.path, f"the {key} of task {entry.get('id')!r:.60} must be {wanted}")
+
+    # -- rows to files
+
+    def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
+        if task.status not in _STATUSES.values():
+            raise self.cannot("cancelled tasks", f"end it as failed instead: dibs fail {task.id} 'why'")
+        for field, what, hint in _REFUSED:
+            if getattr(task, field):
+                raise self.cannot(what, hint)
+        if task.reserved != "any":
+            raise self.cannot("reservations", "say in the description who should take it")
+        if task.max_attempts is not None:
+            raise self.cannot("limits of attempts", "leave it out; dibs show ID tells how often a task was given back")
+
+    def _element(self, task: BoardTask) -> dict[str, Any]:
+        return task.as_dict()
+
+    def _members(self, task: BoardTask, before: BoardTask, entry: Mapping[str, Any]) -> dict[str, Any]:
+        was = before.as_dict()
+        return {key: value for key, value in task.as_dict().items() if value != was[key]}
+
+
+_KEYS = BoardTask("", "", created_at=0.0).as_dict().keys()
+_TYPES = [
+    (str, str, str, type(None), list, type(None), int, float, type(None), type(None)),
+    (str, str, str, str, list, type(None), int, float, float, type(None)),
+    (str, str, str, str, list, str, int, float, float, float),
+    (str, str, str, str, list, type(None), int, float, float, float),
+]
+"""What the values of a pending, a claimed and a finished task are, in nearly every file."""
+
+
+def _plain(entry: Mapping[str, Any]) -> BoardTask | None:
+    """The task, if it is written just as the document's program writes it: quicker than looking at each value."""
+    if entry.keys() != _KEYS:
+        return None
+    values = [entry[key] for key in _KEYS]
+    status = _STATUSES.get(values[2])
+    if status is None or tuple(map(type, values)) not in _TYPES or not set(map(type, values[4])) <= {str}:
+        return None
+    values[2], values[4] = status, values[4][:]
+    return BoardTask(*values)

@@ -1,0 +1,3 @@
+from __future__ import annotations
+
+from tests.guards.people import python as python
