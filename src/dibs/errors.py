@@ -73,6 +73,10 @@ class NotClaimable(DibsError, ValueError):
     code = "not_claimable"
 
 
+class Raced(NotClaimable):
+    """A worker by hand took the task between our look and our claim. Choosing again finds another one."""
+
+
 class NotHolder(DibsError, PermissionError):
     """Somebody else holds the task."""
 

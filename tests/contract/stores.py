@@ -55,6 +55,10 @@ class Home:
     """Ids that every board accepts, but for those whose tasks are files that other systems could not hold."""
     plain_text = False
     """Are tasks text files, without control characters?"""
+    steps = "s{number}"
+    """What the ids of steps look like."""
+    skips = False
+    """Is a cancelled task as good as a completed one for those that depend on it?"""
     machine_percent = 100
     """How many of the profile's examples the state machine tries here: fewer where one costs more."""
 
@@ -216,4 +220,26 @@ class BiluHome(DialectHome):
         return f"bilu:{self.folder / '.bilu'}"
 
 
-HOMES: tuple[type[Home], ...] = (MemoryHome, SqliteHome, TaskboardHome, WorkflowHome, BiluHome)
+class WorkItemsHome(DialectHome):
+    """A folder of work items, in which there is one."""
+
+    name = "workitems"
+    ids = r"WI-001-A[0-9]+"
+    steps = "{task}-T{number}"
+    skips = True
+    cannot = frozenset(
+        (
+            "failed tasks",
+            "histories",
+            "labels",
+            "limits of attempts",
+            "locks",
+            "parents",
+            "paths",
+            "priorities",
+            "reviews",
+        )
+    )
+
+
+HOMES: tuple[type[Home], ...] = (MemoryHome, SqliteHome, TaskboardHome, WorkflowHome, BiluHome, WorkItemsHome)

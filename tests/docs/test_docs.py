@@ -116,7 +116,7 @@ def test_every_action_of_the_changelog_is_documented() -> None:
         action
         for file in SOURCES
         for action in re.findall(
-            r'"((?:[a-z]+_)*(?:[a-z]+ed|sent)_(?:activity|task|files|locks|message|dependency|clock)|(?:un)?blocked|work_item_\w+)"',
+            r'"((?:[a-z]+_)*(?:[a-z]+ed|sent)_(?:activity|task|files|locks|message|dependency|clock)|(?:un)?blocked|work_item_created|copied_board|pivot_(?:started|completed))"',
             file.read_text(),
         )
     }

@@ -82,7 +82,7 @@ def test_it_holds_the_three_files_of_the_document_and_nothing_else(place: Place)
 def test_busy_names_the_path_and_gives_the_documents_hint(place: Place) -> None:
     with place.guard(), pytest.raises(Busy) as caught:
         place.guard().acquire(0)
-    assert caught.value.message == f"lock busy: {place.path}"
+    assert caught.value.message == f"error: lock busy: {place.path}"
     assert caught.value.hint == "If you are sure no bilu process is running, remove the lock directory."
 
 

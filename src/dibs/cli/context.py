@@ -40,7 +40,12 @@ class Context:
             from dibs.address import open_store
             from dibs.board import TaskBoard
 
-            self._board = TaskBoard(store=open_store(self.url, agent=self.as_name))
+            store = open_store(self.url, agent=self.as_name)
+            if hasattr(store, "dialect"):
+                from dibs.guards import release_on_signals
+
+                release_on_signals()  # a lock file or folder outlives its maker, unlike a kernel's lock
+            self._board = TaskBoard(store=store)
         return self._board
 
     @property

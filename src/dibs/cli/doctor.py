@@ -1,6 +1,7 @@
 """`dibs doctor`: which board this is, whether it is sound, who holds what, and who dibs thinks you are.
 
-Whatever is wrong becomes a finding with a code, a sentence and what to do about it; a check that can't be made because
+A board in a dialect's own files is looked over by `files_report`; the rest is the same for every board. Whatever is
+wrong becomes a finding with a code, a sentence and what to do about it; a check that can't be made because
 of an earlier finding is left out. Nothing is given back or repaired here.
 """
 
@@ -11,10 +12,11 @@ import shutil
 import sys
 
 from dibs.cli.audit import disagreements
-from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, number, pad, paint, safe, wrap
-from dibs.errors import DibsError
+from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, number, pad, paint, quoted, safe, wrap
+from dibs.copying import is_dialect
+from dibs.errors import DibsError, NoBoard
 from dibs.model import IN_PROGRESS
-from dibs.times import iso, span
+from dibs.times import FOREVER, iso, span
 from dibs.worker import SESSION_VARIABLES, boot, from_environment, host, is_alive, is_dead
 
 TYPE_CHECKING = False
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from dibs.board import TaskBoard
     from dibs.cli.args import Args
     from dibs.cli.context import Context
+    from dibs.dialects.filestore import FileStore
     from dibs.model import Worker
 
 REPLAYED = 100_000
@@ -63,11 +66,19 @@ def doctor(ctx: Context, args: Args) -> int:
             lambda: _contents(report, board),
             lambda: _changelog(report, board, args.deep),
         ]
+        if is_dialect(board):
+            from dibs.cli import files_report
+
+            store: FileStore = board.store  # type: ignore[assignment]
+            store.patient = False
+            checks[0] = lambda: files_report.look(report, store)
+            checks[2] = lambda: files_report.changelog(report, store)
         for check in checks:
             try:
                 check()
             except DibsError as error:
-                report.find_error(error)
+                if not report.facts.get("dialect", {}).get("errors"):  # which have been told, with file and line
+                    report.find_error(error)
     _identity(ctx, report)
     if ctx.json:
         ctx.emit({"ok": not report.findings, **report.facts, "findings": report.findings})
@@ -110,9 +121,24 @@ def _board(ctx: Context, report: Report) -> TaskBoard | None:
         named = ctx.url or os.environ.get("DIBS_BOARD")
         report.facts["board"] = {"url": named, "path": error.fields.get("path"), "found": found}
         report.find_error(error)
+        if isinstance(error, NoBoard):
+            _near(report, error, ctx.url)
         return None
     report.facts["board"] = {"url": board.url, "found": found}
     return board
+
+
+def _near(report: Report, error: NoBoard, named: str | None) -> None:
+    """Where no board was found, boards in dialects' files may still lie near by."""
+    from dibs.dialects.discover import near
+
+    start = os.getcwd() if named is None else os.path.dirname(str(error.fields.get("path") or "")) or os.getcwd()
+    while not os.path.isdir(start) or os.path.basename(start) == ".dibs":
+        start = os.path.dirname(start)
+    urls = [f"{scheme}:{folder}" for scheme, folder in near(start)]
+    if urls:
+        report.facts["near"] = urls
+        report.findings[-1]["hint"] += f"; or use one that is near: dibs --board {quoted(urls[0])} list"
 
 
 # -- the file
@@ -202,19 +228,24 @@ def _contents(report: Report, board: TaskBoard) -> None:
     free = [lock["pattern"] for lock in locks if lock["process"] == "dead" and lock["task"] is None]
     _find_holds(report, "dead_holder", "whose process has died", [c["task"] for c in claims if c["process"] == "dead"])
     _find_holds(report, "dead_holder", "whose process has died", free, "lock")
-    over = [c["task"] for c in claims if c["process"] != "dead" and c["lease_left"] <= 0]
+    over = [c["task"] for c in claims if c["process"] != "dead" and (c["lease_left"] or 1) <= 0]
     _find_holds(report, "expired_lease", "whose lease has run out", over)
 
 
 def _hold(holder: Worker, since: float | None, until: float | None, now: float, here: str) -> dict[str, Any]:
     state, why = process_state(holder, here)
+    left: float | None = round((until or now) - now, 3)
+    if (until or now) - (since or now) > FOREVER / 2:
+        left = None
+        if holder.pid is None:
+            why = "no process was recorded, and it has no end: a verb gives it back"
     return {
         "holder": holder.name,
         "kind": holder.kind,
         "session": holder.session,
         "since": iso(since or now),
         "age": round(now - (since or now), 3),
-        "lease_left": round((until or now) - now, 3),
+        "lease_left": left,
         "process": state,
         "process_why": why,
     }
@@ -285,19 +316,26 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
 
     board = facts["board"]
     row("board", f"{board['url'] or board.get('path') or 'none'}, {board['found']}")
+    if near := facts.get("near"):
+        row("near", ", ".join(near[:5]) + (f" and {len(near) - 5:,} more" if len(near) > 5 else ""))
     versions = facts["versions"]
     row("versions", ", ".join(f"{name} {versions[name]}" for name in ("dibs", "python", "apsw", "sqlite")))
     if file := facts.get("file"):
-        size = f"{_size(file['bytes'])}, write-ahead log {_size(file['wal_bytes'])}, {_size(file['free_bytes'])} free"
-        row("file", f"{size}, on a local file system")
+        sizes = f"{size(file['bytes'])}, write-ahead log {size(file['wal_bytes'])}, {size(file['free_bytes'])} free"
+        row("file", f"{sizes}, on a local file system")
     if file and "integrity" in file:
         what = "every page and index entry" if file["integrity"]["check"] == "integrity_check" else "every page"
         row("integrity", f"schema {file.get('schema')}, {what}: " + ("ok" if file["integrity"]["ok"] else "DAMAGED"))
+    if dialect := facts.get("dialect"):
+        from dibs.cli.files_report import rows
+
+        for name, text in rows(dialect):
+            row(name, text)
     if log := facts.get("changelog"):
         verdict = {
             True: "replaying it gives the board: ok",
             False: "replaying it DIFFERS",
-            None: "not replayed (--deep)",
+            None: "not replayed (--deep)" if not dialect else "only for reading: the files decide",
         }
         row("changelog", f"up to {log['last_event']:,}, {verdict[log['agrees']]}")
     if counts := facts.get("counts"):
@@ -337,14 +375,17 @@ def _hold_lines(hold: dict[str, Any], what: str, width: int, color: bool) -> lis
     name = safe(hold[what]) + (" (shared)" if hold.get("shared") else "")
     if what == "pattern" and hold["task"]:
         name += f" (with {hold['task']})"
-    left = f"{span(hold['lease_left'])} left" if hold["lease_left"] > 0 else "lease has run out"
+    if hold["lease_left"] is None:
+        left = "no end"
+    else:
+        left = f"{span(hold['lease_left'])} left" if hold["lease_left"] > 0 else "lease has run out"
     first = f"  {name}  {safe(hold['holder'])}, since {span(hold['age'])}, {left}"
     second = f"      {hold['process']}: {hold['process_why']}"
     shade = RED if hold["process"] == "dead" else DIM
     return [cut(first, width), paint(cut(second, width), shade, color)]
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
     if count >= 1024**3:
         return f"{count / 1024**3:.1f} GB"
     return f"{count / MEGABYTE:.1f} MB" if count >= MEGABYTE else f"{count / 1024:.0f} KB"

@@ -37,7 +37,6 @@ def overview() -> str:
     """All commands on one screen."""
     lines = [
         "dibs: the referee for agents and people who work on one code base",
-        "",
         "  dibs init                    once per repository",
         "  dibs add 'what to do'        put a task on the board",
         "  dibs claim                   take the best task, with its files locked",
@@ -51,6 +50,7 @@ def overview() -> str:
     lines += [
         "",
         "options for all: --board URL  --as NAME  --human  --json  --no-color",
+        "URL: sqlite:PATH taskboard:DIR workflow:DIR workitems:DIR bilu:DIR spec:DIR",
         "environment: DIBS_BOARD DIBS_AGENT DIBS_KIND DIBS_SESSION DIBS_JSON NO_COLOR",
         "ids may be shortened; exit codes: 0 ok, 1 refused, 2 usage, 3 nothing to claim",
         "more about a command: dibs COMMAND --help",

@@ -27,16 +27,38 @@ def init(ctx: Context, args: Args) -> int:
         if ctx.json:
             ctx.emit({"board": board.url, "created": created})
             return 0
-        from dibs.cli.render import safe
+        from dibs.cli.render import quoted, safe
 
         url = safe(board.url)
         ctx.say(f"made the board {url}" if created else f"the board is there already: {url}; nothing was changed")
+        if named := _must_be_named(ctx, board.url):
+            ctx.say(f"  reach it:  export DIBS_BOARD={quoted(named)}")
+        if getattr(board.store, "dialect", "") == "spec":
+            ctx.say("  take a task and its files: dibs acquire ID PATH…; give both back: dibs done ID")
+            return 0
         ctx.say("  add work:  dibs add 'what to do'" + ("" if created else "; look: dibs list"))
         ctx.say("  take work: dibs claim, and when finished: dibs done 'what you did'")
         return 0
     finally:
         if created:
             board.close()
+
+
+def _must_be_named(ctx: Context, url: str) -> str | None:
+    """The board's address, if a command that names no board would not find it from here."""
+    from dibs.address import open_store
+    from dibs.errors import DibsError
+
+    if not ctx.url:
+        return None
+    named = os.environ.pop("DIBS_BOARD", None)
+    try:
+        return None if open_store(None).url == url else url
+    except DibsError:
+        return url
+    finally:
+        if named is not None:
+            os.environ["DIBS_BOARD"] = named
 
 
 def keep_out_of_git(url: str) -> None:

@@ -23,7 +23,8 @@ GLOBALS: tuple[Option, ...] = (
         "URL",
         "text",
         False,
-        "which board: sqlite:PATH or a path (else DIBS_BOARD, else the one found upward)",
+        "which board: sqlite:PATH or a path, or in a dialect's files: taskboard:DIR, workflow:DIR, workitems:DIR, "
+        "bilu:DIR, spec:DIR (else DIBS_BOARD, else the one found upward)",
     ),
     (
         "--as",
@@ -257,6 +258,22 @@ COMMANDS: tuple[Command, ...] = (
         "Paths are the same from every worktree. Asking again renews.",
     ),
     (
+        "acquire", "files", "acquire", "a task and the files it needs; prints ACQUIRED or BUSY",
+        (
+            ("id", "optional", "the task"),
+            ("path", "many", "the files that it needs"),
+        ),
+        (
+            ("--file", "", "FILE", "text", False,
+             "try these in turn: a task and its files a line, parted by blanks (- is stdin)"),
+            ("--retry", "", "TIME", "seconds", False, "how long to try again for files that others hold (default 2s)"),
+        ),
+        ("dibs acquire T7 src/a.py src/b.py", "dibs acquire --file tasks.txt"),
+        "The task first, then each file. If a file stays busy, everything taken for that task is given back, the "
+        "conflict is noted, and the next task of the list is tried. With --file the id follows: ACQUIRED T7. Exit code "
+        "0 when acquired, 3 when not. Give back with dibs done or dibs release, and dibs unlock.",
+    ),
+    (
         "unlock", "files", "unlock", "give back file locks of yours",
         (("path", "many", "as it was locked"),),
         (("--all", "-a", "", "flag", False, "all that you locked yourself (not those that came with a task)"),),
@@ -269,6 +286,32 @@ COMMANDS: tuple[Command, ...] = (
         (),
         ("dibs locks", "dibs locks src/auth.py"),
         "",
+    ),
+    (
+        "guard", "guarding", "guard", "run a command while holding a lock, like flock(1)",
+        (
+            ("path", "one", "the lock: a directory (it exists, or the name ends in /), else a file"),
+            ("command", "rest", "the command and its arguments"),
+        ),
+        (
+            ("--timeout", "-t", "TIME", "seconds", False,
+             "how long to wait (0: not at all; default: flock for ever, dir and file 10s)"),
+            ("--kind", "", "KIND", "flock|file|dir", False,
+             "flock: a kernel lock on a file; dir: a lock directory with pid, ts and cmd; file: a lock file with "
+             "agent and ts"),
+        ),
+        ("dibs guard build.lock -- make", "dibs guard --timeout 0 .bilu/storage/lock/ -- ./edit.sh"),
+        "The exit code is the command's; 1 if the lock is busy. Signals go to the command, and the lock is given "
+        "back when it has ended. A lock directory whose process is gone, or a lock file older than 60s, does not "
+        "count as busy.",
+    ),
+    (
+        "shell-lib", "guarding", "shell_lib", "print the lock directory's functions for POSIX sh",
+        (),
+        (),
+        ("dibs shell-lib > board_lock.sh", "eval \"$(dibs shell-lib)\""),
+        "board_lock_acquire DIR TIMEOUT and board_lock_release DIR hold the same lock directories as dibs guard. How "
+        "to use them, traps included, is said at the head of what is printed.",
     ),
     (
         "log", "talk", "log", "what happened: the changelog",
@@ -322,7 +365,11 @@ COMMANDS: tuple[Command, ...] = (
     (
         "recover", "upkeep", "recover", "give back what dead or expired workers held",
         (),
-        (("--worker", "", "NAME", "text", False, "give back everything of this worker, which you know to be gone"),),
+        (
+            ("--worker", "", "NAME", "text", False, "give back everything of this worker, which you know to be gone"),
+            ("--task", "", "ID", "text", False, "give back this task, whose holder you know to be gone"),
+            ("--all", "-a", "", "flag", False, "on a spec board: everything whose holder is not provably alive"),
+        ),
         ("dibs recover", "dibs recover --worker worker-3"),
         "Claims do this by themselves; recover only makes it happen now. A worker whose process is alive keeps "
         "what it has.",
@@ -341,6 +388,34 @@ COMMANDS: tuple[Command, ...] = (
         (),
         ("dibs --board sqlite:new.db import board.jsonl", "zcat board.jsonl.gz | dibs import -"),
         "Makes the board if there is none yet. Only into a board that has no tasks yet; all or nothing.",
+    ),
+    (
+        "copy", "copying", "copy", "a whole board into another, of any kind",
+        (
+            ("from", "one", "the board to copy, as --board takes it"),
+            ("to", "one", "the board to fill: one without tasks, or one that is made now"),
+        ),
+        (),
+        ("dibs copy . taskboard:state", "dibs copy workflow:.workflow sqlite:board.db",
+         "dibs --as planner-1 copy sqlite:board.db workflow:.workflow"),
+        "Says exactly what the target has no place for, and so was left out. Between two sqlite boards nothing is; "
+        "from or to a dialect's files the tasks are copied as they stand, without the history. All or nothing, and "
+        "the source is not changed.",
+    ),
+    (
+        "check", "checking", "check", "look over a dialect's files, with file and line",
+        (),
+        (),
+        ("dibs check", "dibs --board bilu:.bilu check --json"),
+        "Takes no lock and changes nothing. Exit code 1 if there are errors; warnings alone are fine. For boards in "
+        "sqlite: dibs doctor.",
+    ),
+    (
+        "rebuild", "checking", "rebuild", "print or write the files derived from task files (bilu)",
+        (),
+        (("--write", "-w", "", "flag", False, "write them, under the lock, recomputed inside it"),),
+        ("dibs rebuild", "dibs rebuild --write"),
+        "Without --write they are printed and nothing is locked or changed.",
     ),
     (
         "doctor", "doctor", "doctor", "check the board and this installation",
@@ -380,9 +455,12 @@ COMMANDS: tuple[Command, ...] = (
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("work", ("claim", "done", "fail", "release", "renew", "step", "wait", "run")),
     ("tasks", ("add", "list", "show", "ready", "dep", "block", "unblock", "cancel", "retry", "accept", "reject")),
-    ("files", ("lock", "unlock", "locks")),
+    ("files", ("lock", "unlock", "locks", "acquire", "guard", "shell-lib")),
     ("talk", ("tell", "inbox", "log")),
-    ("board", ("init", "export", "import", "recover", "doctor", "demo", "completion", "help")),
+    (
+        "board",
+        ("init", "export", "import", "copy", "recover", "check", "rebuild", "doctor", "demo", "completion", "help"),
+    ),
 )
 
 GUESSES: tuple[tuple[str, str], ...] = (

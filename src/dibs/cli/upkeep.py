@@ -6,12 +6,14 @@ import os
 import sys
 
 from dibs import fs, transfer
-from dibs.address import open_store
+from dibs.address import DIALECTS, open_store
 from dibs.board import TaskBoard
+from dibs.cli.args import UsageError
 from dibs.cli.context import write
 from dibs.cli.render import cut, number, one_line, quoted, safe
 from dibs.cli.setup_board import keep_out_of_git
-from dibs.errors import DibsError, Invalid, NoBoard
+from dibs.copying import copy, is_dialect
+from dibs.errors import DibsError, Invalid, NoBoard, Unsupported
 from dibs.stores.sqlite import side_files
 
 TYPE_CHECKING = False
@@ -21,13 +23,17 @@ if TYPE_CHECKING:
 
     from dibs.cli.args import Args
     from dibs.cli.context import Context
+    from dibs.dialects.filestore import FileStore
 
 
 def recover(ctx: Context, args: Args) -> int:
     with TaskBoard.open(ctx.url, worker=ctx.worker) as board:
         with board.store.read() as tx:
             before = tx.last_event()
-        ids = board.recover(name=args.worker)
+        if sum(map(bool, (args.worker, args.task, args.all))) > 1:
+            raise UsageError("recover: give one of --worker, --task and --all")
+        named = board.resolve(args.task) if args.task else None
+        ids = board.recover(name=args.worker, task_id=named, everyone=args.all)
         tasks = [board.get(task_id) for task_id in ids]
         why: dict[str | None, str] = {}
         locks = []
@@ -61,21 +67,38 @@ def recover(ctx: Context, args: Args) -> int:
 
 def export(ctx: Context, args: Args) -> int:
     if args.file in (None, "-"):
-        for line in transfer.dump(ctx.board):
+        for line in transfer.dump(_exportable(ctx)[0]):
             write(sys.stdout, line + "\n")
         return 0
-    lines = _write_file(ctx.board, args.file, args.force)
+    _refuse_target(ctx.board, args.file, args.force)
+    board, left_out = _exportable(ctx)
+    lines = _write_file(board, args.file, args.force)
     if ctx.json:
-        ctx.emit({"file": os.path.abspath(args.file), "board": ctx.board.url, "lines": lines})
+        document = {"file": os.path.abspath(args.file), "board": ctx.board.url, "lines": lines}
+        ctx.emit(document | ({"left_out": left_out} if left_out else {}))
     else:
         ctx.say(f"wrote {number(lines, 'line')} to {safe(args.file)}")
         ctx.say(cut(f"  to restore it: dibs --board sqlite:new.db import {quoted(safe(args.file))}", ctx.width))
     return 0
 
 
+def _exportable(ctx: Context) -> tuple[TaskBoard, dict[str, list[str]]]:
+    """The board or, of one in a dialect's files, a copy with a history that gives its tasks; and what that lacks."""
+    if not is_dialect(ctx.board):
+        return ctx.board, {}
+    copied = TaskBoard()
+    report = copy(ctx.board, copied, ctx.worker)
+    if not ctx.json:
+        for what, ids in report.left_out.items():
+            named = ", ".join(ids[:5]) + (", …" if len(ids) > 5 else "")
+            ctx.note(f"dibs: left out: {what}: {safe(named)}")
+        for before, after in report.renamed.items():
+            ctx.note(f"dibs: {safe(before)} is {after} in the export")
+    return copied, report.left_out
+
+
 def _write_file(board: TaskBoard, path: str, force: bool) -> int:
     """Write an export under another name, make it durable, then give it its name: whole, or not at all."""
-    _refuse_target(board, path, force)
     draft = f"{path}.tmp-{os.getpid()}"
     lines = 0
     try:
@@ -106,8 +129,12 @@ def _write_file(board: TaskBoard, path: str, force: bool) -> int:
 
 
 def _refuse_target(board: TaskBoard, path: str, force: bool) -> None:
-    own = board.url.removeprefix("sqlite:")
-    parts = (own, own + "-wal", own + "-shm", *side_files(own))
+    if is_dialect(board):
+        store: FileStore = board.store  # type: ignore[assignment]
+        parts: list[str] = [part.path for part in store.report()]
+    else:
+        own = board.url.removeprefix("sqlite:")
+        parts = [own, own + "-wal", own + "-shm", *side_files(own)]
     if os.path.realpath(path) in [os.path.realpath(part) for part in parts]:
         raise Invalid(f"{path} belongs to the board itself", hint="export to another file: dibs export board.jsonl")
     if os.path.isdir(path):
@@ -136,6 +163,7 @@ def _name_new(draft: str, path: str) -> None:
 
 
 def import_(ctx: Context, args: Args) -> int:
+    _refuse_dialect(ctx, args.file)
     if args.file == "-":
         if sys.stdin is None:
             raise Invalid("there is no stdin to read an export from")
@@ -149,6 +177,26 @@ def import_(ctx: Context, args: Args) -> int:
         raise Invalid(
             f"cannot read {args.file}: {error.strerror or error}", hint="give an export: dibs import board.jsonl"
         ) from error
+
+
+def _refuse_dialect(ctx: Context, file: str) -> None:
+    """An export is a history, for which no dialect has a place. Nothing is made, and nothing read, to find that out."""
+    named = ctx.url or os.environ.get("DIBS_BOARD") or ""
+    dialect, colon, _ = named.partition(":")
+    if not colon or dialect not in DIALECTS:
+        try:
+            named = ctx.board.url
+        except NoBoard:
+            return
+        if not is_dialect(ctx.board):
+            return
+        dialect = named.partition(":")[0]
+    raise Unsupported(
+        f"an export is a whole history, and a {dialect} board has no place for one; nothing was imported",
+        hint=f"import it into another board, then copy that: dibs --board sqlite:new.db import {quoted(file)}, "
+        f"dibs copy sqlite:new.db {quoted(named)}",
+        capability="histories",
+    )
 
 
 def _import(ctx: Context, file: TextIO) -> int:

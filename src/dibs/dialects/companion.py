@@ -57,11 +57,11 @@ class Companion:
             anchor = found.get("anchor")
             self.anchor = (str(anchor[0]), float(anchor[1])) if anchor else None
             self.claims = {str(i): dict(entry) for i, entry in found.get("claims", {}).items()}
-            self.locks = {str(i): dict(entry) for i, entry in found.get("locks", {}).items()}
+            self.locks = {str(i): entry for i, entry in found.get("locks", {}).items() if _is_claim(entry)}
             self.marks = {str(reader): int(seq) for reader, seq in found.get("marks", {}).items()}
             self.requests = {str(k): (str(a), float(t)) for k, (a, t) in found.get("requests", {}).items()}
             self.redo = found.get("redo")
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError):
+        except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError, RecursionError):
             self.anchor, self.claims, self.locks, self.marks, self.requests = None, {}, {}, {}, {}
             self.redo = None
         return {i for i in before.keys() | self.claims.keys() if before.get(i) != self.claims.get(i)}
@@ -108,7 +108,7 @@ class Companion:
     def describe(self, task: BoardTask) -> None:
         """Add to a row that was read from the document's files what is known of its claim."""
         entry = self.claims.get(task.id)
-        if entry is None:
+        if entry is None or not _is_claim(entry):
             return
         if task.status is PENDING:
             task.token = entry.get("token")
@@ -144,7 +144,41 @@ class Companion:
                     entry["expires"] = task.lease_expires_at
             self.claims[task.id] = entry  # at the end: the newest are kept longest
 
+    def put_claim(self, task_id: str, entry: Any) -> None:
+        """Put back what was noted earlier; None: nothing was."""
+        self.claims.pop(task_id, None)
+        if _is_claim(entry):
+            self.claims[task_id] = entry
+
     def forget(self, known: Mapping[str, object]) -> None:
         """Drop what is said about tasks that are no longer there."""
         for task_id in [i for i in self.claims if i not in known]:
             del self.claims[task_id]
+
+
+_LIMIT = 2.0**53
+_LATEST = 253_402_300_800.0  # the year 10,000
+_NUMBERS = (("token", int, _LIMIT), ("attempts", int, _LIMIT), ("lease", float, _LATEST), ("expires", float, _LATEST))
+_TEXTS = ("name", "kind", "role", "session", "host", "started", "boot")
+
+
+def _is_claim(entry: Any) -> bool:
+    """Is this what `note` writes, as far as its types go? Anything else is somebody's accident."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("by"), str | None):
+        return False
+    for key, kind, limit in _NUMBERS:
+        value = entry.get(key)
+        if value is not None and not (isinstance(value, int | kind) and -limit < value < limit):
+            return False
+    worker = entry.get("worker")
+    return worker is None or (isinstance(entry.get("token"), int) and "by" in entry and _is_worker(worker))
+
+
+def _is_worker(worker: Any) -> bool:
+    return (
+        isinstance(worker, dict)
+        and worker.keys() <= {*_TEXTS, "pid"}
+        and isinstance(worker.get("name"), str)
+        and all(isinstance(worker.get(key), str | None) for key in _TEXTS)
+        and (worker.get("pid") is None or (isinstance(worker["pid"], int) and 0 < worker["pid"] < 1 << 31))
+    )

@@ -50,11 +50,15 @@ class EventLog:
             return 0
 
     def holds(self, lines: Sequence[bytes], offset: int) -> bool:
-        """Were these lines appended at or after this offset? (A file shorter than that was begun anew: yes.)"""
+        """Was the last of these appended at or after this offset? (A file shorter than that was begun anew: yes.)"""
         if self.size() < offset:
             return True
         found, _ = changelog_lines.read_from(self.path, offset)
         return lines[-1] in found
+
+    def complete(self, lines: Sequence[bytes], offset: int) -> None:
+        """Append what is missing of these lines: all of them, or those that a torn write left out."""
+        self.append([line for line in lines if not self.holds([line], offset)])
 
     # -- reading
 

@@ -24,7 +24,7 @@ from dibs.clock import Clock
 from dibs.clock import read as read_clock
 from dibs.dialects.companion import Companion
 from dibs.dialects.eventlog import EventLog
-from dibs.errors import BoardUnusable, Busy, Unsupported
+from dibs.errors import BoardUnusable, Busy, DibsError, OutcomeUnknown, Unsupported
 from dibs.ids import random_id
 from dibs.model import (
     COMPLETED,
@@ -67,6 +67,10 @@ POLL = 0.05
 """Seconds between two looks at the files by somebody who waits for a change."""
 
 
+_LAST_TOKEN = 2**53
+"""The last token that a time keeps when it is written as seconds and read again. Later times are somebody's mistake."""
+
+
 def token_at(moment: float) -> int:
     """A claim's token on a board without numbers of its own: when it was made, in microseconds."""
     return round(moment * 1_000_000)
@@ -104,6 +108,7 @@ class FileStore:
         self.companion = Companion(self.companion_folder())
         self.log = self._open_log()
         self.turn = allocate_lock()
+        self._process = os.getpid()
         self.top_token = 0
         self._noted: set[str] = set()
 
@@ -181,6 +186,15 @@ class FileStore:
             path=path,
         )
 
+    def unusable(self, error: OSError, so: str = "") -> BoardUnusable:
+        """What the system would not do."""
+        path = str(error.filename) if error.filename is not None else self.folder
+        return BoardUnusable(
+            f"{path}: {error.strerror or error}{'; ' + so if so else ''}",
+            hint="see that the folder is there, that you may write to it and that the disk has room; then: dibs doctor",
+            path=path,
+        )
+
     def held_by_hand(self, task: BoardTask, kind: str = "agent", lease: float | None = None) -> None:
         """Complete a row that the files call claimed: everything that the companion may know better."""
         task.holder = Worker(task.assigned_to or NOBODY, kind)
@@ -236,13 +250,14 @@ class FileStore:
     def _describe(self, task: BoardTask, by_id: Mapping[str, BoardTask]) -> None:
         task.unmet = self._unmet(task, by_id)
         self.companion.describe(task)
-        if task.token is not None and task.token > self.top_token:
+        if task.token is not None and self.top_token < task.token < _LAST_TOKEN:
             self.top_token = task.token
 
     def _unmet(self, task: BoardTask, by_id: Mapping[str, BoardTask]) -> int:
         if not task.depends_on:
             return 0
-        return sum((other := by_id.get(need)) is None or other.status not in self.met_by for need in task.depends_on)
+        needs = dict.fromkeys(task.depends_on)  # a hand may have written one twice
+        return sum((other := by_id.get(need)) is None or other.status not in self.met_by for need in needs)
 
     def _take_locks(self, rows: Iterable[BoardTask]) -> None:
         """The locks that come with claims: the paths of the tasks in progress."""
@@ -256,6 +271,16 @@ class FileStore:
                     )  # fmt: skip
 
     # -- the store
+
+    def take_turn(self) -> None:
+        """One transaction at a time. A forked child has its parent's store as some thread left it: it starts anew."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self.turn = allocate_lock()
+            self.log = self._open_log()
+            self.companion.doubt()
+            self._forget()
+        self.turn.acquire()
 
     def transaction(self, now: float) -> DialectTx:
         return DialectTx(self, now)
@@ -277,7 +302,7 @@ class FileStore:
         raise NotImplementedError
 
     def mark_change(self) -> int:
-        return hash(tuple(_stamp(path) for path in (*self._files(), self.companion.path)))
+        return hash(tuple(_stamp(path) for path in (*self._files(), self.companion.path, self.log.path)))
 
     def wait_change(self, mark: int, timeout: float) -> bool:
         end = time.monotonic() + timeout
@@ -321,16 +346,32 @@ class FileStore:
 
     def commit(self, tx: DialectTx, guard: Guard) -> None:
         files = self._encode(tx)
+        undo = {"claims": {i: self.companion.claims.get(i) for i in tx.touched}, "requests": tx.remembered}
         self.companion.note(self.tables.tasks[i] for i in tx.touched if i in self.tables.tasks)
         self.companion.forget(self.tables.tasks)
         lines = self.log.encode(tx.appended)
         if files or lines:
-            self.companion.redo = self._redo(files, lines)
-        self.companion.save()
-        for path, data in files.items():
-            self._put_file(path, data, guard, self._seen(path))
-        self._written(files)
-        self.log.append(lines)
+            self.companion.redo = undo | self._redo(files, lines)
+        try:
+            self.companion.save()
+            for path, data in files.items():
+                self._put_file(path, data, guard, self._seen(path))
+            self._written(files)
+            self.log.append(lines)
+        except OSError as error:
+            if isinstance(error, DibsError):
+                raise
+            raise self._broken(files, error) from error
+
+    def _broken(self, files: Mapping[str, bytes | None], error: OSError) -> DibsError:
+        """What to say when the system would not write: the files show whether the change was made all the same."""
+        why = f"{error.filename or self.folder}: {error.strerror or error}"
+        if any(_look(path) == data for path, data in files.items()):
+            return OutcomeUnknown(
+                f"the change was made, but not all of it could be written ({why})",
+                hint="the next write finishes it; look before you do it again: dibs list --all",
+            )
+        return self.unusable(error, "nothing was changed, and nothing is tried again by itself")
 
     def _put_file(self, path: str, data: bytes | None, guard: Guard, was: bytes | None) -> None:
         name = os.path.relpath(path, self.folder)
@@ -366,26 +407,40 @@ class FileStore:
 
     def finish(self, guard: Guard) -> None:
         """Finish a write that was killed half-way: called under the guard, before anything is read."""
-        note, self.companion.redo = self.companion.redo, None
+        if self.companion.redo is not None:
+            self._finish_noted(self.companion.redo, guard)
+        self.companion.redo = None  # only now: what could not be finished is tried again
+
+    def _finish_noted(self, note: Mapping[str, Any], guard: Guard) -> None:
         try:
-            if note is None or (lines := [line.encode() for line in note["lines"]]) == []:
-                return
-            if self.log.holds(lines, int(note["at"])):
+            lines = [line.encode() for line in note["lines"]]
+            begin = int(note["at"])
+            if not lines or self.log.holds(lines, begin):
                 return  # the lines come last, so everything else is there
             states = []
             for entry in note["files"]:
                 path = os.path.normpath(os.path.join(self.folder, entry["path"]))
-                states.append((path, entry, fs.read_file(path)))
-        except (KeyError, TypeError, ValueError):
-            return  # not a note of ours
-        if not any(_digest(now) == entry["becomes"] for _, entry, now in states):
-            return  # nothing was begun, and nobody was told that it was done
-        for path, entry, now in states:
-            if _digest(now) == entry["was"] != entry["becomes"] and path.startswith(self.folder + os.sep):
                 content = entry.get("content")
                 data = None if content is None else content.encode("utf-8", "surrogateescape")
+                states.append((path, entry["was"], entry["becomes"], data, _look(path)))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+            return  # not a note of ours
+        if not any(_digest(now) == becomes for _, _, becomes, _, now in states):
+            self._undo_noted(note)  # nothing was begun, and nobody was told that it was done
+            return
+        for path, was, becomes, data, now in states:
+            if _digest(now) == was != becomes and path.startswith(self.folder + os.sep):
                 self._put_file(path, data, guard, now)
-        self.log.append(lines)
+        self.log.complete(lines, begin)
+
+    def _undo_noted(self, note: Mapping[str, Any]) -> None:
+        """The companion is written before the files: what it says about a write that never was is not so."""
+        claims, requests = note.get("claims"), note.get("requests")
+        for key in requests if isinstance(requests, list) else ():
+            self.companion.requests.pop(str(key), None)
+        for task_id, entry in claims.items() if isinstance(claims, dict) else ():
+            self.companion.put_claim(task_id, entry)
+            self._noted.add(task_id)
 
 
 class DialectTx(MemoryTx):
@@ -397,6 +452,8 @@ class DialectTx(MemoryTx):
         self.touched: dict[str, BoardTask | None] = {}
         """The rows that were written, as they were before."""
         self.appended: list[Event] = []
+        self.remembered: list[str] = []
+        """The request keys that were answered."""
 
     def next_token(self) -> int:
         return max(token_at(self.now), self._store.top_token + 1)
@@ -472,6 +529,7 @@ class DialectTx(MemoryTx):
         return known[0] if known else None
 
     def remember(self, key: str, answer: str) -> None:
+        self.remembered.append(key)
         self._assign(self._store.companion.requests, key, (answer, self.now))
 
     def requests(self) -> dict[str, tuple[str, float]]:
@@ -486,19 +544,25 @@ class _Turn:
         store = self._store
         return read_clock(store.clock, store.companion.anchor, store.boot)
 
+    def _named(self, error: BaseException) -> BaseException:
+        """The error to raise: what the system said about a file is one of ours too."""
+        if isinstance(error, OSError) and not isinstance(error, DibsError):
+            return self._store.unusable(error)
+        return error
+
 
 class _Read(_Turn):
     def __enter__(self) -> DialectTx:
         store = self._store
-        store.turn.acquire()
+        store.take_turn()
         try:
             with store._reading() if store.patient else _Nothing():
                 store.refresh()
             now, _, shift = self._now()
             return store.transaction(now - shift)
-        except BaseException:
+        except BaseException as error:
             store.turn.release()
-            raise
+            raise self._named(error) from error.__cause__
 
     def __exit__(self, *_: object) -> None:
         self._store.turn.release()
@@ -507,7 +571,7 @@ class _Read(_Turn):
 class _Write(_Turn):
     def __enter__(self) -> DialectTx:
         store = self._store
-        store.turn.acquire()
+        store.take_turn()
         try:
             guard = self._guard = store._guard()
             guard.acquire()
@@ -519,9 +583,9 @@ class _Write(_Turn):
             except BaseException:
                 guard.release()
                 raise
-        except BaseException:
+        except BaseException as error:
             store.turn.release()
-            raise
+            raise self._named(error) from error.__cause__
 
     def _begin(self) -> DialectTx:
         store = self._store
@@ -546,11 +610,11 @@ class _Write(_Turn):
                 elif self._tx.changed:
                     try:
                         store.commit(self._tx, self._guard)
-                    except BaseException:
+                    except BaseException as trouble:
                         # Whatever was written or not, the files say how things stand: read them again.
                         store._forget()
                         store.companion.doubt()
-                        raise
+                        raise self._named(trouble) from trouble.__cause__
             finally:
                 self._guard.release()
         finally:
@@ -569,6 +633,14 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _look(path: str) -> bytes | None:
+    """A file, for comparing; what is no file equals none that we would have written."""
+    try:
+        return fs.read_file(path)
+    except OSError:
+        return b"\0"
 
 
 def _digest(data: bytes | None) -> str | None:

@@ -70,7 +70,10 @@ class SpecStore(FileStore):
     def _guard(self) -> Guard:
         # Among dibs' own workers, so that a call sees and takes several folders as one step; by hand, mkdir decides.
         os.makedirs(self.companion.folder, exist_ok=True)
-        return FlockGuard(os.path.join(self.companion.folder, "guard.lock"))
+        return self.guards()[0]
+
+    def guards(self) -> list[Guard]:
+        return [FlockGuard(os.path.join(self.companion.folder, "guard.lock"))]
 
     def _files(self) -> list[str]:
         return [os.path.join(self.root, kind) for kind in ("tasks", "files")]

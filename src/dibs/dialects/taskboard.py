@@ -22,7 +22,7 @@ from dibs.times import FOREVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from os import PathLike
     from typing import Any
 
@@ -69,6 +69,7 @@ class TaskboardStore(JsonBoardStore):
     def __init__(self, folder: str, *, stale: float | None = None, **options: Any) -> None:
         self.path = os.path.join(folder, FILE)
         self._stale = stale
+        self._newest = 0.0
         super().__init__(folder, **options)
 
     def _guard(self) -> Guard:
@@ -78,6 +79,22 @@ class TaskboardStore(JsonBoardStore):
         return FlockGuard(os.path.join(self.folder, "taskboard.lock"), shared=True)
 
     # -- files to rows
+
+    def adopt(self, rows: Sequence[BoardTask]) -> None:
+        """The document's order among equals is that of creation, whatever the order of the list."""
+        rows = sorted(rows, key=_creation)
+        super().adopt(rows)
+        self._newest = rows[-1].created_at if rows else 0.0
+
+    def update(self, rows: Sequence[BoardTask]) -> None:
+        known = self.tables.tasks
+        for task in rows:
+            before = known.get(task.id)
+            if task.created_at != before.created_at if before else task.created_at < self._newest:
+                self.adopt([*{**known, **{row.id: row for row in rows}}.values()])
+                return
+        super().update(rows)
+        self._newest = max([self._newest, *map(_creation, rows)])
 
     def _row(self, entry: Mapping[str, Any], document: JsonList) -> BoardTask:
         """A task as the file has it; what is missing has the document's default, what makes no sense is refused."""
@@ -90,7 +107,8 @@ class TaskboardStore(JsonBoardStore):
         return task
 
     def _checked(self, entry: Mapping[str, Any]) -> BoardTask:
-        status = _STATUSES.get(entry.get("status", "pending"))
+        word = entry.get("status", "pending")
+        status = _STATUSES.get(word) if isinstance(word, str) else None
         if status is None:
             raise self._senseless(entry, "status", "one of " + ", ".join(_STATUSES))
         task = BoardTask(
@@ -101,9 +119,9 @@ class TaskboardStore(JsonBoardStore):
             list(self._typed(entry, "depends_on", list, None) or ()),
             self._typed(entry, "result", str, None),
             self._typed(entry, "priority", int, 0) or 0,
-            self._typed(entry, "created_at", float, 0.0) or 0.0,
-            self._typed(entry, "claimed_at", float, None),
-            self._typed(entry, "completed_at", float, None),
+            self._time(entry, "created_at") or 0.0,
+            self._time(entry, "claimed_at"),
+            self._time(entry, "completed_at"),
         )
         if not all(isinstance(need, str) for need in task.depends_on):
             raise self._senseless(entry, "depends_on", "a list of ids")
@@ -118,11 +136,17 @@ class TaskboardStore(JsonBoardStore):
 
     def _typed(self, entry: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
         value = entry.get(key, default)
-        if value is default or value is None or isinstance(value, kind):
+        if value is default or value is None or (isinstance(value, kind) and not isinstance(value, bool)):
             return value
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        raise self._senseless(entry, key, "a text" if kind is str else "a list" if kind is list else "a whole number")
+
+    def _time(self, entry: Mapping[str, Any], key: str) -> float | None:
+        value = entry.get(key)
+        if value is None:
+            return None
+        if isinstance(value, int | float) and not isinstance(value, bool) and -_LATEST < value < _LATEST:
             return float(value)
-        raise self._senseless(entry, key, {str: "a text", list: "a list", int: "a whole number"}.get(kind, "a number"))
+        raise self._senseless(entry, key, "a time in seconds since 1970")
 
     def _senseless(self, entry: Mapping[str, Any], key: str, wanted: str) -> Exception:
         return self.damaged(self.path, f"the {key} of task {entry.get('id')!r:.60} must be {wanted}")
@@ -148,6 +172,7 @@ class TaskboardStore(JsonBoardStore):
         return {key: value for key, value in task.as_dict().items() if value != was[key]}
 
 
+_LATEST = 253_402_300_800.0  # the year 10,000; what is beyond are milliseconds, or nonsense
 _KEYS = BoardTask("", "", created_at=0.0).as_dict().keys()
 _TYPES = [
     (str, str, str, type(None), list, type(None), int, float, type(None), type(None)),
@@ -163,8 +188,14 @@ def _plain(entry: Mapping[str, Any]) -> BoardTask | None:
     if entry.keys() != _KEYS:
         return None
     values = [entry[key] for key in _KEYS]
+    if tuple(map(type, values)) not in _TYPES or not set(map(type, values[4])) <= {str}:
+        return None
     status = _STATUSES.get(values[2])
-    if status is None or tuple(map(type, values)) not in _TYPES or not set(map(type, values[4])) <= {str}:
+    if status is None or not all(at is None or -_LATEST < at < _LATEST for at in values[7:]):
         return None
     values[2], values[4] = status, values[4][:]
     return BoardTask(*values)
+
+
+def _creation(task: BoardTask) -> float:
+    return task.created_at

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 FILE = "board.json"
 FIRST_PAUSE = 0.01
 """Most holders are gone in milliseconds, so the first of the document's pauses are shorter; the total is the same."""
+_MOST = 1e6
 _ROLES = {
     "claimed_activity": ("worker",),
     "submitted_activity": ("worker",),
@@ -99,6 +100,14 @@ class WorkflowStore(JsonBoardStore):
     def _empty(self) -> JsonList:
         project = os.path.dirname(self.folder)
         return text.new(os.path.basename(project), project, self.clock.wall())
+
+    def _load(self, noted: set[str]) -> None:
+        if role_of(self.agent) != "planner" and not os.path.exists(self.path):
+            raise NoBoard(
+                f"there is no {FILE} in {self.folder}, and only a planner may create it",
+                hint=f"dibs --board workflow:{self.folder} --as planner-1 init",
+            )
+        super()._load(noted)
 
     def _check(self, document: JsonList) -> None:
         text.version(document.top)
@@ -184,9 +193,10 @@ def split(folder: str) -> tuple[str, dict[str, float | int]]:
     for pair in query.split("&") if mark else ():
         key, _, value = pair.partition("=")
         try:
-            numbers[{"pause": "pause", "retries": "retries", "stale": "stale"}[key]] = (
-                int(value) if key == "retries" else float(value)
-            )
+            number = {"pause": float, "retries": int, "stale": float}[key](value)
+            if not 0 <= number < _MOST:
+                raise ValueError
+            numbers[key] = number
         except (KeyError, ValueError):
             raise Invalid(
                 f"{pair!r:.60} is nothing that a workflow board's URL takes",

@@ -151,7 +151,7 @@ class LockDirGuard(Guard):
     def _busy(self, found: _Found) -> Busy:
         holder = found.holder(self._clock())
         hint = NO_LOCK if found.is_foreign() else HINT
-        return Busy(f"lock busy: {self.path}", hint=hint, path=self.path, holder=holder.as_dict())
+        return Busy(f"error: lock busy: {self.path}", hint=hint, path=self.path, holder=holder.as_dict())
 
     # -- judging and breaking
 

@@ -7,6 +7,11 @@ second counter has reached its number, another process' sync has covered it; els
 the WAL once, and stores what it noted as the second. No call returns before its commit is on the disk, but the next
 writer works while the disk does.
 
+On a disk that takes its time, writers would fall into two groups that sync by turns: those whom the last sync covered
+are just making their next commits when the next sync begins without them. So whoever is about to sync waits for them
+a little (`_gather`): no longer than a part of what the last sync took, not for itself, and not at all where syncing is
+quick. The file holds, for that, what had been synced before the last sync and how long that took.
+
 What a crash leaves: a counter of synced commits that is too low, which costs one sync more. Only the difference of
 the two counters means anything, so a lost or old file does no harm. A failed sync raises `OutcomeUnknown`; since the
 kernel reports it once and may have dropped the unwritten pages, the flag makes the next writer, whichever process it
@@ -18,6 +23,7 @@ The first counter also tells waiting processes that something has changed.
 from __future__ import annotations
 
 import os
+import time
 from _thread import allocate_lock
 
 from dibs import fs
@@ -27,8 +33,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_COMMITTED, _SYNCED, _FLAG = 0, 8, 16
+_COMMITTED, _SYNCED, _FLAG, _BEFORE, _TOOK = 0, 8, 16, 24, 32
 _FAILED, _FINE = b"\1", b"\0"
+
+SLOW = 500
+"""Microseconds from which a sync is worth waiting for company."""
+PATIENCE = 0.4
+"""The part of a sync's time for which one waits at most."""
+GLANCE = 0.00005
+"""Seconds between two looks at whether they have come."""
 
 
 class GroupCommit:
@@ -38,6 +51,7 @@ class GroupCommit:
         self._board = board
         self._sync = sync
         self._file = self._wal = -1
+        self._mine = 0
 
     @property
     def is_open(self) -> bool:
@@ -90,18 +104,35 @@ class GroupCommit:
                     return  # the last connection was closed meanwhile: that wrote everything into the database
             fs.lock(self._file)
             try:
-                if self._counter(_SYNCED) >= number:
+                synced = self._counter(_SYNCED)
+                if synced >= number:
                     return
+                self._gather(synced)
                 reached = fs.read_at(self._file, 8, _COMMITTED)
+                began = time.perf_counter()
                 if fs.read_at(self._file, 1, _FLAG) == _FAILED:
                     write_through()
                     self._sync_wal()
                     fs.write_at(self._file, _FINE, _FLAG)
                 else:
                     self._sync_wal()
+                took = min(int((time.perf_counter() - began) * 1_000_000), 1 << 31)
                 fs.write_at(self._file, reached, _SYNCED)
+                fs.write_at(self._file, synced.to_bytes(8, "little") + took.to_bytes(8, "little"), _BEFORE)
             finally:
                 fs.unlock(self._file)
+                self._mine = number
+
+    def _gather(self, synced: int) -> None:
+        """Wait a little for those whom the last sync covered: they are about to commit again."""
+        before, took = self._counter(_BEFORE), self._counter(_TOOK)
+        company = synced - before - (before < self._mine <= synced)
+        if took < SLOW or not 0 < company < 10_000:
+            return
+        goal = self._counter(_COMMITTED) + company
+        end = time.perf_counter() + PATIENCE * min(took, 1_000_000) / 1_000_000
+        while self._counter(_COMMITTED) < goal and time.perf_counter() < end:
+            time.sleep(GLANCE)
 
     def _counter(self, offset: int) -> int:
         return int.from_bytes(fs.read_at(self._file, 8, offset), "little")

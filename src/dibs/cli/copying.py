@@ -1,0 +1,123 @@
+"""`dibs copy FROM TO`: a whole board into another kind of board, and exactly what did not come along."""
+
+from __future__ import annotations
+
+from dibs import copying
+from dibs.address import open_store
+from dibs.board import TaskBoard
+from dibs.cli.args import UsageError
+from dibs.cli.render import cut, number, pad, quoted, safe
+from dibs.cli.setup_board import keep_out_of_git
+from dibs.errors import NoBoard, NotAllowed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from dibs.cli.args import Args
+    from dibs.cli.context import Context
+
+SHOWN = 5
+"""Ids that the text names for each thing that was left out; --json has them all."""
+
+
+def copy(ctx: Context, args: Args) -> int:
+    if ctx.url is not None:
+        raise UsageError("copy takes its two boards as words, not by --board", "dibs copy FROM TO")
+    with _source(ctx, getattr(args, "from"), args.to) as source:
+        target, made = _target(ctx, source, args.to)
+        with target:
+            report = copying.copy(source, target, ctx.worker)
+            if made:
+                keep_out_of_git(target.url)
+            if ctx.json:
+                ctx.emit(_document(source, target, made, report))
+            else:
+                for line in _text(source, target, made, report, ctx.width):
+                    ctx.say(line)
+    return 0
+
+
+def _source(ctx: Context, url: str, to: str) -> TaskBoard:
+    try:
+        return TaskBoard(store=open_store(url, agent=ctx.worker.name))
+    except NoBoard as error:
+        from dibs.dialects.discover import at
+
+        found = at(url) if ":" not in url else None
+        error.hint = "name a board that is there: dibs copy FROM TO"
+        if found is not None:
+            meant = f"{found[0]}:{found[1]}"
+            error.hint = f"there is another board: dibs copy {quoted(meant)} {quoted(to)}"
+        raise
+
+
+def _target(ctx: Context, source: TaskBoard, url: str) -> tuple[TaskBoard, bool]:
+    """The board to fill, and whether it is made for this. Before it is made, the copy is tried elsewhere."""
+    name = ctx.worker.name
+    try:
+        return TaskBoard(store=open_store(url, agent=name)), False
+    except NoBoard:
+        copying.rehearse(source, url, ctx.worker)
+    try:
+        # Not `TaskBoard.open`, which would begin a changelog: this board's begins with the copy.
+        return TaskBoard(store=open_store(url, create=True, agent=name)), True
+    except NotAllowed as error:
+        error.hint = f"copy as a planner: dibs --as planner-1 copy {quoted(source.url)} {quoted(url)}"
+        raise
+
+
+def _document(source: TaskBoard, target: TaskBoard, made: bool, report: copying.Report) -> dict[str, Any]:
+    return {
+        "from": source.url,
+        "to": target.url,
+        "created": made,
+        "tasks": report.tasks,
+        "exact": report.exact,
+        "left_out": [
+            {"what": what, "count": len(ids), "ids": ids, "became": report.became.get(what)}
+            for what, ids in report.left_out.items()
+        ],
+        "renamed": report.renamed,
+        "history": {"copied": report.events if report.exact else 0, "left_out": report.history_left_out},
+        "messages": {"copied": report.messages, "left_out": report.messages_left_out},
+    }
+
+
+def _text(source: TaskBoard, target: TaskBoard, made: bool, report: copying.Report, width: int) -> Iterator[str]:
+    new = "the new board " if made else ""
+    yield f"copied {number(report.tasks, 'task')} from {safe(source.url)}"
+    yield f"  to {new}{safe(target.url)}"
+    if report.exact:
+        told = number(report.messages, "message")
+        yield f"  exactly: claims, locks, {told}, and the changelog up to {report.events:,}"
+        return
+    if report.left_out:
+        yield "left out:"
+        first = max(map(len, report.left_out))
+        counts = max(len(f"{len(ids):,}") for ids in report.left_out.values())
+        for what, ids in report.left_out.items():
+            named = ", ".join(map(safe, ids[:SHOWN])) + (", …" if len(ids) > SHOWN else "")
+            became = report.became.get(what)
+            now = f" ({became})" if became and " " in became else f" (now {became})" if became else ""
+            yield cut(f"  {pad(what, first)}  {len(ids):>{counts},}{now}: {named}", width)
+    else:
+        yield "nothing of the tasks was left out"
+    if report.renamed:
+        yield f"{number(len(report.renamed), 'task')} got another id:"
+        for before, after in list(report.renamed.items())[:SHOWN]:
+            yield cut(f"  {safe(before)} is {safe(after)}", width)
+        if len(report.renamed) > SHOWN:
+            yield f"  and {len(report.renamed) - SHOWN:,} more: --json lists them"
+    yield from _rest(report)
+
+
+def _rest(report: copying.Report) -> Iterator[str]:
+    if report.messages:
+        yield f"messages: {report.messages:,} copied"
+    elif report.messages_left_out:
+        yield f"messages: none copied, {report.messages_left_out:,} stay on the source"
+    if report.history_left_out:
+        entries = "1 entry" if report.history_left_out == 1 else f"{report.history_left_out:,} entries"
+        yield f"history: {entries} of the changelog stay{'s' * (report.history_left_out == 1)} on the source"

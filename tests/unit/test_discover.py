@@ -1,0 +1,147 @@
+"""Which board belongs to a directory: each dialect's files, from wherever inside, and what goes before them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dibs.address import open_store
+from dibs.dialects.discover import discover, near
+from dibs.errors import NoBoard
+from dibs.stores.sqlite import SqliteStore
+
+LAYOUTS = {
+    "taskboard": ("state/taskboard.json", "state", "state"),
+    "workflow": (".workflow/board.json", ".workflow", "."),
+    "workitems, one": ("items/WI-001-login/progress.yaml", "items", "items/WI-001-login"),
+    "workitems, a root": ("WI-001-login/progress.yaml", ".", "."),
+    "workitems, any name": ("login/progress.yaml", "login", "login"),
+    "bilu, installed": (".bilu/board/tasks/a.md", ".bilu", "."),
+    "bilu, repository": ("src/board/tasks/a.md", "src", "."),
+    "bilu, bare": ("board/tasks/a.md", ".", "."),
+    "spec": ("spec/.locks/tasks/T1/owner", "spec", "."),
+    "spec, bare": (".locks/files/a__b/owner", ".", "."),
+}
+"""A file of the dialect, the board's folder, and the folder from which (and from below) it is found."""
+
+
+def lay(root: Path, name: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"tasks": []}')
+
+
+def repository(root: Path) -> Path:
+    (root / ".git").mkdir(parents=True)
+    (root / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    return root
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_dialects_files_are_found_from_a_subdirectory(tmp_path: Path, layout: str) -> None:
+    root = repository(tmp_path / "repo")
+    name, folder, start = LAYOUTS[layout]
+    lay(root, name)
+    below = root / start / "deep" / "down"
+    below.mkdir(parents=True)
+    expected = (layout.partition(",")[0], str((root / folder).resolve()))
+    for here in (root / start, below, (root / name).parent):
+        assert discover(str(here)) == expected, here
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_root_of_the_work_tree_stops_the_search(tmp_path: Path, layout: str) -> None:
+    name, _, start = LAYOUTS[layout]
+    lay(tmp_path, name)
+    root = repository(tmp_path / start / "repo")
+    (root / "sub").mkdir()
+    assert discover(str(root / "sub")) is None
+    assert [scheme for scheme, _ in near(str(root / "sub"))] == [layout.partition(",")[0]]
+
+
+def test_a_linked_work_tree_stops_it_too(tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    lay(main, "taskboard.json")
+    (main / ".git" / "worktrees" / "side").mkdir(parents=True)
+    (main / ".git" / "worktrees" / "side" / "HEAD").write_text("ref: refs/heads/side\n")
+    (main / ".git" / "worktrees" / "side" / "commondir").write_text("../..\n")
+    side = main / "trees" / "side"
+    side.mkdir(parents=True)
+    (side / ".git").write_text(f"gitdir: {main / '.git' / 'worktrees' / 'side'}\n")
+    assert discover(str(side)) is None
+    assert discover(str(main / "trees")) == ("taskboard", str(main))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_board_of_dibs_own_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    root = repository(tmp_path / "repo")
+    name, _, start = LAYOUTS[layout]
+    lay(root, name)
+    open_store(f"sqlite:{root}/.dibs/board.db", create=True, durability="normal").close()
+    monkeypatch.delenv("DIBS_BOARD", raising=False)
+    monkeypatch.chdir(root / start)
+    store = open_store(None)
+    store.close()
+    assert isinstance(store, SqliteStore)
+
+
+def test_dibs_notes_about_a_dialect_are_no_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = repository(tmp_path / "repo")
+    (root / ".dibs").mkdir()
+    (root / ".dibs" / "claims.json").write_text("{}")
+    monkeypatch.delenv("DIBS_BOARD", raising=False)
+    monkeypatch.chdir(root)
+    with pytest.raises(NoBoard):
+        open_store(None)
+    lay(root, "taskboard.json")
+    assert open_store(None).url == f"taskboard:{root.resolve()}"
+
+
+def test_the_nearest_board_is_taken(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo")
+    lay(root, "taskboard.json")
+    lay(root, "part/.workflow/board.json")
+    (root / "part" / "sub").mkdir()
+    assert discover(str(root / "part" / "sub")) == ("workflow", str(root / "part" / ".workflow"))
+    assert discover(str(root)) == ("taskboard", str(root))
+
+
+@pytest.mark.parametrize("name", ["taskboard.json", ".workflow/board.json", "progress.yaml"])
+def test_a_folder_with_a_files_name_is_no_board(tmp_path: Path, name: str) -> None:
+    root = repository(tmp_path / "repo")
+    (root / name).mkdir(parents=True)
+    assert discover(str(root)) is None
+
+
+def test_a_board_json_that_is_not_a_workflows_is_none(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo")
+    lay(root, "board.json")
+    assert discover(str(root)) is None
+
+
+def test_work_items_side_by_side_are_one_board_from_inside_each(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo")
+    for name in ("WI-001-a", "WI-002-b"):
+        lay(root, f"work/{name}/progress.yaml")
+        (root / "work" / name / "locks").mkdir()
+    expected = ("workitems", str(root / "work"))
+    assert discover(str(root / "work" / "WI-001-a" / "locks")) == expected
+    assert discover(str(root / "work" / "WI-002-b")) == expected
+    assert discover(str(root / "work")) == expected
+
+
+def test_near_does_not_list_a_board_under_several_names(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo")
+    lay(root, "src/board/tasks/a.md")
+    lay(root, "work/WI-001-a/progress.yaml")
+    assert near(str(root)) == [("bilu", str(root / "src"))]  # which is found, so nothing below is looked for
+    assert near(str(root / "work")) == [("workitems", str(root / "work")), ("bilu", str(root / "src"))]
+
+
+def test_near_skips_what_it_may_not_read(tmp_path: Path) -> None:
+    root = repository(tmp_path / "repo")
+    lay(root, "a/b/taskboard.json")
+    lay(root, "a/b/c/d/taskboard.json")
+    (root / "loop").symlink_to(root)
+    assert near(str(root)) == [("taskboard", str(root / "a" / "b"))]
