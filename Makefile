@@ -10,10 +10,10 @@ PIP  := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-long test-breaks check format ci bench bench-smoke clean
+.PHONY: help setup demo test test-long test-dialects test-breaks check format ci bench bench-smoke clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready ## make the virtual environment (done by the others when needed)
 
@@ -25,6 +25,9 @@ test: $(VENV)/.ready ## the tests, without the slow ones
 
 test-long: $(VENV)/.ready ## the slow fault and load runs
 	$(BIN)/pytest -q -m slow tests
+
+test-dialects: $(VENV)/.ready ## workers by dibs and by hand on one board, in hundreds, and killed (15 minutes)
+	$(BIN)/pytest -q -m slow tests/acceptance
 
 test-breaks: $(VENV)/.ready ## 100,000 dead locks of each kind broken by 8 processes at once (15 minutes)
 	$(BIN)/python -m tests.guards.breaks --breaks 100000 --processes 8

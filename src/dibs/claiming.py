@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs import holds, limits, rules
-from dibs.errors import Invalid, NotClaimable, NotHolder, Raced
+from dibs.errors import Invalid, NotClaimable, NotHolder
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
@@ -108,8 +108,9 @@ class Claiming(Leases):
         for _ in range(RACES):
             try:
                 return attempt()
-            except Raced:
-                continue
+            except NotClaimable as error:
+                if not error.raced:
+                    raise
         return attempt()
 
     def _is_ours(self, task: BoardTask) -> bool:
@@ -204,6 +205,8 @@ class Claiming(Leases):
             while given < n and (batch := tx.ready(reserved, size, after, held)):
                 after = batch[-1]
                 for task in batch:
+                    if rules.is_anothers(task, who):
+                        continue
                     if task.paths:
                         near = tx.locks(task.paths) if locks is None else locks
                         if holds.conflicts(task.paths, False, near, who, tx.now):

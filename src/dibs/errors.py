@@ -71,10 +71,8 @@ class NotClaimable(DibsError, ValueError):
     """A named task that cannot be claimed now; `fields["reasons"]` says by what."""
 
     code = "not_claimable"
-
-
-class Raced(NotClaimable):
-    """A worker by hand took the task between our look and our claim. Choosing again finds another one."""
+    raced = False
+    """Did a worker by hand take it between our look and our claim? Choosing again then finds another one."""
 
 
 class NotHolder(DibsError, PermissionError):

@@ -33,6 +33,15 @@ def conflicts(
     ]
 
 
+def run_out(patterns: Sequence[str], held: Sequence[Lock], now: float) -> list[Lock]:
+    """The locks that overlap one of the patterns and bind nobody any more."""
+    return [
+        lock
+        for lock in held
+        if lock.expires_at <= now and any(overlaps(pattern, lock.pattern) for pattern in patterns)
+    ]
+
+
 def for_task(task: BoardTask, worker: Worker, token: int, now: float, lease: float, worktree: str | None) -> list[Lock]:
     """The locks that come with a claim: its paths, exclusively, under its token and lease."""
     return [

@@ -269,6 +269,8 @@ def reasons(
         found.append(Reason("dependency", text, need))
     for blocker in task.open_blockers:
         found.append(Reason("blocker", f"blocked by {blocker.raised_by}: {blocker.reason}", task.id, blocker.raised_by))
+    if worker is not None and is_anothers(task, worker):
+        found.append(Reason("assigned", f"assigned to {task.assigned_to}", task.id, task.assigned_to))
     if worker is not None and task.reserved not in reserved_for(worker.kind):
         found.append(
             Reason("reserved", f"reserved for {'an agent' if task.reserved == 'agent' else 'a human'}", task.id)
@@ -281,6 +283,11 @@ def reasons(
                    lock.task_id, lock.holder.name, lock.pattern, lock.expires_at)
         )  # fmt: skip
     return found
+
+
+def is_anothers(task: BoardTask, worker: Worker) -> bool:
+    """Has somebody put another's name on a task that nobody holds? Only files that are written by hand have such."""
+    return task.status is PENDING and task.assigned_to is not None and task.assigned_to != worker.name
 
 
 def refuse_claim(task: BoardTask, why: Sequence[Reason], worker: Worker) -> NotClaimable:

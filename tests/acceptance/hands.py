@@ -449,7 +449,8 @@ def planted(directory: Path) -> dict[str, tuple[int, list[str]]]:
     """Of every file that `plant` has touched: its permissions, and the planted lines."""
     told = {}
     for path in directory.rglob("*"):
-        if path.is_file() and ".dibs" not in path.parts:
+        draft = path.name.startswith(".") and path.name != ".gitkeep"
+        if path.is_file() and not draft and ".dibs" not in path.parts:
             rows = [row.rstrip(",") for row in path.read_text().split("\n") if "planted" in row]
             if rows:
                 told[str(path.relative_to(directory))] = (path.stat().st_mode & 0o7777, rows)
@@ -475,7 +476,10 @@ def age(document: str, directory: Path, names: Collection[str]) -> None:
             _replace(path, path.read_text().replace('"ts": "2', '"ts": "1'))
     elif document == "workitems":
         for path in (directory / "locks").glob("*.lock"):
-            lock_ = json.loads(path.read_text() or "{}")
+            try:
+                lock_ = json.loads(path.read_text())
+            except (FileNotFoundError, ValueError):
+                continue  # of somebody who is alive
             if lock_.get("holder") in names:
                 past = "2020-01-01T00:00:00Z"
                 lock_["expires"] = past

@@ -30,12 +30,11 @@ URLS = {
     "bilu": "bilu:{}?timeout=60",
     "spec": "spec:{}",
 }
-SHORT = {"taskboard": 50, "workflow": 40, "workitems": 30, "bilu": 50, "spec": 50}
+SHORT = {"taskboard": 50, "workflow": 40, "workitems": 24, "bilu": 40, "spec": 50}
 LONG = {"taskboard": 600, "workflow": 400, "workitems": 200, "bilu": 400, "spec": 600}
 WORK = {"taskboard": 0.3, "workflow": 0.6, "workitems": 0.6, "bilu": 0.2, "spec": 0.03}
 """Seconds, at most, that users of dibs work on a task: a claim by hand takes a tenth of one, and half of the tasks
 should be left for hands."""
-READY = hands.DOCUMENTS
 CHANGELOGS = {
     "taskboard": ".dibs/changelog.log",
     "workflow": ".dibs/changelog.log",
@@ -156,6 +155,12 @@ def worked_together(document: str, tmp_path: Path, n_tasks: int, shifts: list[Sh
         assert hands.count(reports, "integrated") == dict.fromkeys(ids, 1)
         writes = 3 * n_tasks - hands.count(reports, "chained").total()  # a completion and the next claim are one write
         assert json.loads((directory / "board.json").read_text())["version"] == 1 + writes
+    if document == "workitems":
+        steps = [entry for entry in hands.changelog(directory) if entry["action"] == "completed_task"]
+        theirs = hands.count([hand.report for hand in shift.hands], "done").total()
+        ours = hands.count([user.report for user in shift.users], "done").total()
+        writes = len(steps) + theirs + 2 * ours - hands.count(reports, "chained").total()  # dibs writes in_progress too
+        assert hands.progress(directory)["version"] == 1 + writes
 
     by_hand = sum(hands.count([hand.report for hand in shift.hands], "claim").values())
     by_dibs = hands.count([user.report for user in shift.users], "claim")
@@ -171,13 +176,13 @@ def worked_together(document: str, tmp_path: Path, n_tasks: int, shifts: list[Sh
     )
 
 
-@pytest.mark.parametrize("document", READY)
+@pytest.mark.parametrize("document", hands.DOCUMENTS)
 def test_hands_and_dibs_share_a_board(document: str, tmp_path: Path, shifts: list[Shift]) -> None:
     print(worked_together(document, tmp_path, SHORT[document], shifts))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", READY)
+@pytest.mark.parametrize("document", hands.DOCUMENTS)
 def test_hands_and_dibs_share_a_board_for_hundreds_of_claims(
     document: str, tmp_path: Path, shifts: list[Shift], capsys: pytest.CaptureFixture[str]
 ) -> None:

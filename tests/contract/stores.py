@@ -59,6 +59,8 @@ class Home:
     """What the ids of steps look like."""
     skips = False
     """Is a cancelled task as good as a completed one for those that depend on it?"""
+    largest = 100_000
+    """The most tasks that a test about many uses here: fewer where the whole file is written for every claim."""
     machine_percent = 100
     """How many of the profile's examples the state machine tries here: fewer where one costs more."""
 
@@ -74,6 +76,10 @@ class Home:
 
     def _open(self, options: dict[str, Any]) -> TaskBoard:
         raise NotImplementedError
+
+    def step(self, task_id: str, number: int) -> str:
+        """The id of a task's step."""
+        return self.steps.format(task=task_id, number=number)
 
     def bare(self) -> Store:
         """The store without a board's first event, as an import wants it."""
@@ -227,6 +233,7 @@ class WorkItemsHome(DialectHome):
     ids = r"WI-001-A[0-9]+"
     steps = "{task}-T{number}"
     skips = True
+    largest = 300
     cannot = frozenset(
         (
             "failed tasks",

@@ -8,6 +8,7 @@ from dibs import LeaseLost, TaskBoard, TaskStatus
 from dibs.errors import Invalid, NotHolder, WrongStatus
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, LEAD, actions, agent, take
+from tests.contract.stores import Home
 
 DECISIONS = ("retry", "cancel", "accept", "reject", "block", "unblock")
 
@@ -231,11 +232,11 @@ class TestSteps:
         assert (first.started_at, first.completed_at, first.completed_by) == (START, START + 10, "ann")
         assert (first.notes, second.notes) == ("was easy", "not needed")
 
-    def test_a_later_step_has_to_wait(self, board: TaskBoard) -> None:
+    def test_a_later_step_has_to_wait(self, board: TaskBoard, home: Home) -> None:
         board.add("x", id="t1", steps=["read", "write"])
         take(board, ANN)
-        with pytest.raises(WrongStatus, match="s1"):
-            board.step("t1", "start", step_id="s2", worker=ANN)
+        with pytest.raises(WrongStatus, match=home.step("t1", 1)):
+            board.step("t1", "start", step_id=home.step("t1", 2), worker=ANN)
 
     def test_there_is_nothing_after_the_last_step(self, board: TaskBoard) -> None:
         board.add("x", id="t1", steps=["read"])
@@ -246,12 +247,13 @@ class TestSteps:
         with pytest.raises(WrongStatus):
             board.step("t1", "done", step_id="s7", worker=ANN)
 
-    def test_steps_can_be_added_to_open_work(self, board: TaskBoard) -> None:
+    def test_steps_can_be_added_to_open_work(self, board: TaskBoard, home: Home) -> None:
         board.add("x", id="t1")
         board.step("t1", "add", "plan", worker=EVE)
         take(board, ANN)
         board.step("t1", "add", "write", worker=ANN)
-        assert [(step.id, step.title) for step in board.get("t1").steps] == [("s1", "plan"), ("s2", "write")]
+        steps = [(step.id, step.title) for step in board.get("t1").steps]
+        assert steps == [(home.step("t1", 1), "plan"), (home.step("t1", 2), "write")]
         with pytest.raises(NotHolder):
             board.step("t1", "add", "mine", worker=BEN)
         board.complete("t1")
@@ -288,13 +290,14 @@ class TestSteps:
         assert board.step("t1", "start", worker=ANN).lease_expires_at == START + 190
         assert board.locks()[0].expires_at == START + 190
 
-    def test_steps_are_in_the_changelog_by_their_id(self, board: TaskBoard) -> None:
+    def test_steps_are_in_the_changelog_by_their_id(self, board: TaskBoard, home: Home) -> None:
         board.add("x", id="t1", steps=["read"])
         take(board, ANN)
         board.step("t1", "start", worker=ANN)
         board.step("t1", "done", worker=ANN)
         logged = [(e.action, e.step_id) for e in board.changelog(task_id="t1") if e.step_id]
-        assert logged == [("claimed_task", "s1"), ("completed_task", "s1")]
+        first = home.step("t1", 1)
+        assert logged == [("claimed_task", first), ("completed_task", first)]
 
     def test_a_verb_that_steps_do_not_have_is_refused(self, board: TaskBoard) -> None:
         board.add("x", id="t1", steps=["read"])

@@ -111,10 +111,14 @@ def test_a_failed_dependency_blocks_visibly_until_it_is_retried(board: TaskBoard
     assert take(board).id == "b"
 
 
-def test_so_does_a_cancelled_one(board: TaskBoard) -> None:
+def test_so_does_a_cancelled_one(board: TaskBoard, home: Home) -> None:
     board.add("a", id="a")
     board.add("b", ["a"], id="b")
     board.cancel("a", worker=EVE)
+    if home.skips:
+        # Document 001 calls it skipped: work goes on without it.
+        assert take(board, ANN).id == "b"
+        return
     assert board.claim(ANN) is None
     assert "cancelled" in board.reasons("b")[0].text
 
@@ -210,19 +214,20 @@ class TestEdges:
 DEPTH = 10_000
 
 
-def test_a_chain_ten_thousand_deep_is_added_worked_on_and_closed_to_circles(board: TaskBoard) -> None:
-    chain = [{"description": "link", "id": f"n{i}", "depends_on": [f"n{i - 1}"] if i else []} for i in range(DEPTH)]
+def test_a_chain_ten_thousand_deep_is_added_worked_on_and_closed_to_circles(board: TaskBoard, home: Home) -> None:
+    depth = min(DEPTH, home.largest)
+    chain = [{"description": "link", "id": f"n{i}", "depends_on": [f"n{i - 1}"] if i else []} for i in range(depth)]
     board.add_many(list(reversed(chain)))
     for i in range(50):
         task = take(board)
         assert task.id == f"n{i}"
         task.complete()
-    assert [reason.task_id for reason in board.reasons(f"n{DEPTH - 1}")] == [f"n{DEPTH - 2}"]
+    assert [reason.task_id for reason in board.reasons(f"n{depth - 1}")] == [f"n{depth - 2}"]
     with pytest.raises(DependencyCycle):
-        board.depend("n50", [f"n{DEPTH - 1}"], worker=EVE)
+        board.depend("n50", [f"n{depth - 1}"], worker=EVE)
     board.add("beside", id="beside")
-    board.depend("beside", [f"n{DEPTH - 1}"], worker=EVE)
-    assert board.counts()[TaskStatus.PENDING] == DEPTH - 50 + 1
+    board.depend("beside", [f"n{depth - 1}"], worker=EVE)
+    assert board.counts()[TaskStatus.PENDING] == depth - 50 + 1
 
 
 def test_a_circle_ten_thousand_long_is_refused(board: TaskBoard) -> None:

@@ -8,6 +8,7 @@ from dibs import LeaseLost, NotFound, TaskBoard, TaskStatus, Worker
 from dibs.errors import Invalid, NotHolder, WrongStatus
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, actions, agent, take
+from tests.contract.stores import Home
 
 
 def test_complete_records_the_result_and_the_time(board: TaskBoard, clock: HandClock) -> None:
@@ -247,11 +248,12 @@ class TestRepeats:
         assert first.status is TaskStatus.FAILED
         assert board.release("t1", token=token) == first
 
-    def test_a_named_step_is_done_once(self, board: TaskBoard) -> None:
+    def test_a_named_step_is_done_once(self, board: TaskBoard, home: Home) -> None:
         board.add("x", id="t1", steps=["one", "two"])
         token = take(board).token
-        first = board.step("t1", "done", "note", step_id="s1", token=token)
-        again = board.step("t1", "done", "note", step_id="s1", token=token)
+        step = home.step("t1", 1)
+        first = board.step("t1", "done", "note", step_id=step, token=token)
+        again = board.step("t1", "done", "note", step_id=step, token=token)
         assert [step.status for step in again.steps] == ["completed", "pending"]
         assert again.steps == first.steps
 

@@ -79,7 +79,8 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
     review = "; it goes to review" if task.review else ""
     hints += [
         f"when finished: dibs done {task.id} 'what you did'{review}",
-        f"if you can't:  dibs release {task.id}, or dibs block {task.id} 'why'",
+        f"if you can't:  dibs release {task.id}"
+        + ("" if _lacks(ctx, "blockers") else f", or dibs block {task.id} 'why'"),
     ]
     if more := sum(other.id != task.id for other in ctx.board.held_by(ctx.worker)):
         hints.append(f"you also hold {more:,} more: dibs list --mine")
@@ -204,7 +205,7 @@ def done(ctx: Context, args: Args) -> int:
     before = (task.result or None) != (said[-1] or None)  # a repeat: the first answer stands
     if not args.next:
         _ended(ctx, task, what, before)
-        if not ctx.json:
+        if not ctx.json and not _lacks(ctx, "lists of tasks"):
             ctx.say("  next: dibs claim")
         return 0
     then = following[0]
@@ -228,6 +229,11 @@ def fail(ctx: Context, args: Args) -> int:
         return ctx.board.fail(task_id, error, worker=ctx.worker, token=token)
 
     return _ended(ctx, _on_task(ctx, "fail", args, args.error, act), "failed")
+
+
+def _lacks(ctx: Context, what: str) -> bool:
+    """Has this kind of board no place for that?"""
+    return what in getattr(ctx.board.store, "lacks", ())
 
 
 def _ended(ctx: Context, task: BoardTask, what: str, before: bool = False) -> int:

@@ -78,7 +78,8 @@ class Context:
         if isinstance(error, NoBoard) and named:
             from dibs.cli.render import quoted
 
-            error.hint = f"make one with: dibs --board {quoted(named)} init"
+            role = " --as planner-1" if named.startswith("workflow:") else ""
+            error.hint = f"make one with: dibs --board {quoted(named)}{role} init"
 
     def text(self, words: Sequence[str]) -> str:
         """Words given as a text; a single `-` reads it from stdin."""

@@ -418,6 +418,17 @@ COMMANDS: tuple[Command, ...] = (
         "Without --write they are printed and nothing is locked or changed.",
     ),
     (
+        "pivot", "pivoting", "pivot", "revise the scope of a work item (workitems)",
+        (
+            ("verb", "one", "start, reset or done"),
+            ("id", "one", "the work item; to reset, the activity"),
+            ("note", "many", "why"),
+        ),
+        (),
+        ("dibs pivot start WI-001 'search by tag too'", "dibs pivot reset WI-001-A2", "dibs pivot done WI-001"),
+        "Between start and done completed activities can be put back to pending, with all their steps.",
+    ),
+    (
         "doctor", "doctor", "doctor", "check the board and this installation",
         (),
         (("--deep", "", "", "flag", False, "check every index entry, and replay a changelog of any length"),),
@@ -459,7 +470,8 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("talk", ("tell", "inbox", "log")),
     (
         "board",
-        ("init", "export", "import", "copy", "recover", "check", "rebuild", "doctor", "demo", "completion", "help"),
+        ("init", "export", "import", "copy", "recover", "check", "rebuild", "pivot", "doctor", "demo",
+         "completion", "help"),
     ),
 )
 

@@ -67,6 +67,9 @@ POLL = 0.05
 """Seconds between two looks at the files by somebody who waits for a change."""
 
 
+_LONG_AGO = 1_700_000_000.0
+"""From when on what does not end is reckoned, if it is older or does not say how old it is."""
+
 _LAST_TOKEN = 2**53
 """The last token that a time keeps when it is written as seconds and read again. Later times are somebody's mistake."""
 
@@ -81,6 +84,8 @@ class FileStore:
     """The scheme of the board's URL, and the dialect's name in messages."""
     document = ""
     """The number of the document that specifies it."""
+    lacks: frozenset[str] = frozenset()
+    """What hints must not suggest, because the format has no place for it: "blockers", "lists of tasks"."""
     met_by: tuple[TaskStatus, ...] = (COMPLETED,)
     """Statuses at which a task counts as done for those that depend on it."""
     patient = True
@@ -111,6 +116,8 @@ class FileStore:
         self._process = os.getpid()
         self.top_token = 0
         self._noted: set[str] = set()
+        self._unsure: tuple[list[bytes], int] | None = None
+        """The changelog lines, and where they belong, of a noted write that only the rows can tell was made."""
 
     # -- what a dialect fills in
 
@@ -188,7 +195,7 @@ class FileStore:
 
     def unusable(self, error: OSError, so: str = "") -> BoardUnusable:
         """What the system would not do."""
-        path = str(error.filename) if error.filename is not None else self.folder
+        path = str(error.filename2 or error.filename or self.folder)  # of a rename: what was to be replaced
         return BoardUnusable(
             f"{path}: {error.strerror or error}{'; ' + so if so else ''}",
             hint="see that the folder is there, that you may write to it and that the disk has room; then: dibs doctor",
@@ -202,7 +209,8 @@ class FileStore:
         task.claimed_at = task.claimed_at if task.claimed_at is not None else 0.0
         task.token = token_at(task.claimed_at)
         task.lease = lease or FOREVER
-        task.lease_expires_at = task.claimed_at + task.lease
+        since = task.claimed_at if lease else max(task.claimed_at, _LONG_AGO)
+        task.lease_expires_at = since + task.lease
 
     def adopt(self, rows: Sequence[BoardTask]) -> None:
         """These are all the tasks there are, oldest first."""
@@ -295,7 +303,10 @@ class FileStore:
         """Read whatever has changed since the last time."""
         noted = self.companion.load() | self._noted
         self._noted = set()
+        unsure, self._unsure = self._unsure, None
         self._load(noted)
+        if unsure is not None:
+            self._judge_noted(*unsure)
 
     def _forget(self) -> None:
         """Decode everything at the next load."""
@@ -347,6 +358,7 @@ class FileStore:
     def commit(self, tx: DialectTx, guard: Guard) -> None:
         files = self._encode(tx)
         undo = {"claims": {i: self.companion.claims.get(i) for i in tx.touched}, "requests": tx.remembered}
+        undo["rows"] = {i: [_outline(before), _outline(self.tables.tasks.get(i))] for i, before in tx.touched.items()}
         self.companion.note(self.tables.tasks[i] for i in tx.touched if i in self.tables.tasks)
         self.companion.forget(self.tables.tasks)
         lines = self.log.encode(tx.appended)
@@ -365,7 +377,7 @@ class FileStore:
 
     def _broken(self, files: Mapping[str, bytes | None], error: OSError) -> DibsError:
         """What to say when the system would not write: the files show whether the change was made all the same."""
-        why = f"{error.filename or self.folder}: {error.strerror or error}"
+        why = f"{error.filename2 or error.filename or self.folder}: {error.strerror or error}"
         if any(_look(path) == data for path, data in files.items()):
             return OutcomeUnknown(
                 f"the change was made, but not all of it could be written ({why})",
@@ -409,7 +421,8 @@ class FileStore:
         """Finish a write that was killed half-way: called under the guard, before anything is read."""
         if self.companion.redo is not None:
             self._finish_noted(self.companion.redo, guard)
-        self.companion.redo = None  # only now: what could not be finished is tried again
+        if self._unsure is None:
+            self.companion.redo = None  # only now: what could not be finished is tried again
 
     def _finish_noted(self, note: Mapping[str, Any], guard: Guard) -> None:
         try:
@@ -426,12 +439,31 @@ class FileStore:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return  # not a note of ours
         if not any(_digest(now) == becomes for _, _, becomes, _, now in states):
-            self._undo_noted(note)  # nothing was begun, and nobody was told that it was done
+            if any(_digest(now) != was for _, was, _, _, now in states):
+                self._unsure = lines, begin  # somebody by hand has written since
+            else:
+                self._undo_noted(note)  # nothing was begun, and nobody was told that it was done
             return
         for path, was, becomes, data, now in states:
             if _digest(now) == was != becomes and path.startswith(self.folder + os.sep):
                 self._put_file(path, data, guard, now)
         self.log.complete(lines, begin)
+
+    def _judge_noted(self, lines: list[bytes], begin: int) -> None:
+        """A write was killed and then somebody wrote by hand: the rows, read since, tell whether it had been made."""
+        note = self.companion.redo or {}
+        rows = note.get("rows")
+        made = any(
+            isinstance(row, list) and len(row) == 2 and row[0] != row[1] == _outline(self.tables.tasks.get(task_id))
+            for task_id, row in (rows.items() if isinstance(rows, dict) else ())
+        )
+        if made:
+            self.log.complete(lines, begin)
+        else:
+            self._undo_noted(note)
+            noted, self._noted = self._noted, set()
+            self._load(noted)
+        self.companion.redo = None
 
     def _undo_noted(self, note: Mapping[str, Any]) -> None:
         """The companion is written before the files: what it says about a write that never was is not so."""
@@ -544,11 +576,11 @@ class _Turn:
         store = self._store
         return read_clock(store.clock, store.companion.anchor, store.boot)
 
-    def _named(self, error: BaseException) -> BaseException:
-        """The error to raise: what the system said about a file is one of ours too."""
+    def _raise(self, error: BaseException) -> NoReturn:
+        """As it is; but what the system said about a file is one of our errors too."""
         if isinstance(error, OSError) and not isinstance(error, DibsError):
-            return self._store.unusable(error)
-        return error
+            raise self._store.unusable(error) from error
+        raise error
 
 
 class _Read(_Turn):
@@ -562,7 +594,7 @@ class _Read(_Turn):
             return store.transaction(now - shift)
         except BaseException as error:
             store.turn.release()
-            raise self._named(error) from error.__cause__
+            self._raise(error)
 
     def __exit__(self, *_: object) -> None:
         self._store.turn.release()
@@ -585,7 +617,7 @@ class _Write(_Turn):
                 raise
         except BaseException as error:
             store.turn.release()
-            raise self._named(error) from error.__cause__
+            self._raise(error)
 
     def _begin(self) -> DialectTx:
         store = self._store
@@ -614,7 +646,7 @@ class _Write(_Turn):
                         # Whatever was written or not, the files say how things stand: read them again.
                         store._forget()
                         store.companion.doubt()
-                        raise self._named(trouble) from trouble.__cause__
+                        self._raise(trouble)
             finally:
                 self._guard.release()
         finally:
@@ -641,6 +673,11 @@ def _look(path: str) -> bytes | None:
         return fs.read_file(path)
     except OSError:
         return b"\0"
+
+
+def _outline(task: BoardTask | None) -> list[Any] | None:
+    """Of a row what tells whether a change was made to it."""
+    return None if task is None else [str(task.status), task.assigned_to, task.token]
 
 
 def _digest(data: bytes | None) -> str | None:

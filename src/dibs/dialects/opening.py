@@ -61,6 +61,10 @@ def existing(path: str) -> str:
 
 
 def place_of(folder: str) -> str:
-    """The folder that relative paths belong to: the repository's main work tree, else the folder around the board's."""
+    """The folder that relative paths belong to: the repository's main work tree, else the folder that holds the board's
+    own where that has one of the documents' names, else the board's folder itself."""
     place = find_place(folder)
-    return place.home if place.worktree is not None else os.path.dirname(os.path.realpath(folder))
+    if place.worktree is not None:
+        return place.home
+    folder = os.path.realpath(folder)
+    return os.path.dirname(folder) if os.path.basename(folder) in (".workflow", "spec", ".bilu") else folder

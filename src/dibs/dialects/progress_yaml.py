@@ -208,18 +208,23 @@ class Progress:
 
     def add_activity(self, fields: Mapping[str, Any]) -> None:
         """The keys are written in the document's order; `tasks` is a list of such mappings."""
-        row = _row(fields, ACTIVITY_KEYS, STATUSES)
-        tasks = row.get("tasks")
-        if tasks is not None:
-            row["tasks"] = [_row(task, TASK_KEYS, STATUSES) for task in tasks]
-            _distinct(row["tasks"], "task")
-        _append(self._data, "activities", row, TOP_KEYS, "activity")
+        self.add_activities([fields])
+
+    def add_activities(self, several: Sequence[Mapping[str, Any]]) -> None:
+        rows = []
+        for fields in several:
+            row = _row(fields, ACTIVITY_KEYS, STATUSES)
+            if (tasks := row.get("tasks")) is not None:
+                row["tasks"] = [_row(task, TASK_KEYS, STATUSES) for task in tasks]
+                _distinct(row["tasks"], "task")
+            rows.append(row)
+        _append(self._data, "activities", rows, TOP_KEYS, "activity")
 
     def add_task(self, activity_id: str, fields: Mapping[str, Any]) -> None:
-        _append(self._activity(activity_id), "tasks", _row(fields, TASK_KEYS, STATUSES), ACTIVITY_KEYS, "task")
+        _append(self._activity(activity_id), "tasks", [_row(fields, TASK_KEYS, STATUSES)], ACTIVITY_KEYS, "task")
 
     def add_blocker(self, fields: Mapping[str, Any]) -> None:
-        _append(self._data, "blockers", _row(fields, BLOCKER_KEYS, ()), TOP_KEYS, "blocker")
+        _append(self._data, "blockers", [_row(fields, BLOCKER_KEYS, ())], TOP_KEYS, "blocker")
 
     def render(self) -> bytes:
         """The file's bytes with the changes, read again and found to say exactly what was meant."""
@@ -248,14 +253,17 @@ def _distinct(rows: list[dict[str, Any]], what: str) -> None:
         raise Duplicate(f"two of the {what}s have the same id")
 
 
-def _append(owner: dict[str, Any], key: str, row: dict[str, Any], order: tuple[str, ...], what: str) -> None:
+def _append(owner: dict[str, Any], key: str, new: list[dict[str, Any]], order: tuple[str, ...], what: str) -> None:
     rows = owner.get(key)
-    if any(other["id"] == row["id"] for other in rows or ()):
-        raise Duplicate(f"there is already a {what} {row['id']}")
+    taken = {other["id"] for other in rows or ()}
+    for row in new:
+        if row["id"] in taken:
+            raise Duplicate(f"there is already a {what} {row['id']}")
+        taken.add(row["id"])
     if rows is None:
-        _place(owner, key, [row], order)
+        _place(owner, key, new, order)
     else:
-        rows.append(row)
+        rows.extend(new)
 
 
 def _row(fields: Mapping[str, Any], order: tuple[str, ...], statuses: tuple[str, ...]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ _GLOB = "*?["
 class SpecStore(FileStore):
     dialect = "spec"
     document = "003"
+    lacks = frozenset(("blockers", "lists of tasks"))
 
     @classmethod
     def require(cls, folder: str, *, create: bool, agent: str | None) -> None:

@@ -10,8 +10,10 @@ A hand-made claim ends when the document says: by a verb, or when it is older th
 
 from __future__ import annotations
 
+import errno
 import os
 
+from dibs import fs
 from dibs.dialects.filestore import token_at
 from dibs.dialects.jsonboard import JsonBoardStore
 from dibs.errors import NoBoard
@@ -45,6 +47,7 @@ _REFUSED = (
 class TaskboardStore(JsonBoardStore):
     dialect = "taskboard"
     document = "004"
+    lacks = frozenset(("blockers",))
 
     @classmethod
     def of_state_dir(
@@ -69,32 +72,29 @@ class TaskboardStore(JsonBoardStore):
     def __init__(self, folder: str, *, stale: float | None = None, **options: Any) -> None:
         self.path = os.path.join(folder, FILE)
         self._stale = stale
-        self._newest = 0.0
         super().__init__(folder, **options)
 
     def _guard(self) -> Guard:
         return FlockGuard(os.path.join(self.folder, "taskboard.lock"))
 
     def _reading(self) -> Any:
-        return FlockGuard(os.path.join(self.folder, "taskboard.lock"), shared=True)
+        return _Reading(os.path.join(self.folder, "taskboard.lock"))
 
     # -- files to rows
 
     def adopt(self, rows: Sequence[BoardTask]) -> None:
         """The document's order among equals is that of creation, whatever the order of the list."""
-        rows = sorted(rows, key=_creation)
-        super().adopt(rows)
-        self._newest = rows[-1].created_at if rows else 0.0
+        super().adopt(sorted(rows, key=_creation))
 
     def update(self, rows: Sequence[BoardTask]) -> None:
         known = self.tables.tasks
-        for task in rows:
-            before = known.get(task.id)
-            if task.created_at != before.created_at if before else task.created_at < self._newest:
-                self.adopt([*{**known, **{row.id: row for row in rows}}.values()])
-                return
-        super().update(rows)
-        self._newest = max([self._newest, *map(_creation, rows)])
+        new = [task for task in rows if task.id not in known]
+        newest = max(map(_creation, known.values()), default=0.0) if new else 0.0
+        moved = any(task.id in known and task.created_at != known[task.id].created_at for task in rows)
+        if moved or any(task.created_at < newest for task in new):
+            self.adopt([*{**known, **{row.id: row for row in rows}}.values()])
+        else:
+            super().update(sorted(rows, key=_creation))
 
     def _row(self, entry: Mapping[str, Any], document: JsonList) -> BoardTask:
         """A task as the file has it; what is missing has the document's default, what makes no sense is refused."""
@@ -113,7 +113,7 @@ class TaskboardStore(JsonBoardStore):
             raise self._senseless(entry, "status", "one of " + ", ".join(_STATUSES))
         task = BoardTask(
             self._typed(entry, "id", str, None),
-            self._typed(entry, "description", str, ""),
+            self._typed(entry, "description", str, "") or "",
             status,
             self._typed(entry, "assigned_to", str, None),
             list(self._typed(entry, "depends_on", list, None) or ()),
@@ -172,6 +172,31 @@ class TaskboardStore(JsonBoardStore):
         return {key: value for key, value in task.as_dict().items() if value != was[key]}
 
 
+class _Reading:
+    """The lock, shared. Who may not write there opens it as it is; without one there is nobody to wait for."""
+
+    def __init__(self, path: str) -> None:
+        self._guard = FlockGuard(path, shared=True)
+        self._fd = -1
+
+    def __enter__(self) -> None:
+        try:
+            self._guard.acquire()
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EROFS, errno.EPERM):
+                raise
+            try:
+                self._fd = os.open(self._guard.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            except FileNotFoundError:
+                return
+            fs.lock_shared(self._fd)
+
+    def __exit__(self, *_: object) -> None:
+        self._guard.release()
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
 _LATEST = 253_402_300_800.0  # the year 10,000; what is beyond are milliseconds, or nonsense
 _KEYS = BoardTask("", "", created_at=0.0).as_dict().keys()
 _TYPES = [
@@ -191,7 +216,8 @@ def _plain(entry: Mapping[str, Any]) -> BoardTask | None:
     if tuple(map(type, values)) not in _TYPES or not set(map(type, values[4])) <= {str}:
         return None
     status = _STATUSES.get(values[2])
-    if status is None or not all(at is None or -_LATEST < at < _LATEST for at in values[7:]):
+    created, claimed, completed = values[7], values[8] or 0.0, values[9] or 0.0
+    if status is None or min(created, claimed, completed) <= -_LATEST or max(created, claimed, completed) >= _LATEST:
         return None
     values[2], values[4] = status, values[4][:]
     return BoardTask(*values)

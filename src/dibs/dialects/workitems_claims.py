@@ -1,5 +1,5 @@
 """What dibs remembers about a work item's activities beside what document 001's files say: who exactly holds a claim,
-and what has no place in them, which is a task's result and when it was added.
+and what has no place in them: a task's result, when it was added, when its steps were begun.
 
 An entry counts while the files still tell of the same claim: the lock has the same holder and the same `acquired`, or
 the activity ended as the entry says. The `expires` of the lock decides when the claim ends; the entry only adds the
@@ -46,6 +46,8 @@ class ItemsCompanion(Companion):
                 "result": task.result,
                 "completed": task.completed_at,
             }
+            if started := {step.id: step.started_at for step in task.steps if step.started_at is not None}:
+                entry["started"] = started
             entry = {key: value for key, value in entry.items() if value is not None}
             if task.holder is not None:
                 entry |= {"worker": task.holder.as_dict(), "lease": task.lease}
@@ -56,6 +58,9 @@ class ItemsCompanion(Companion):
 
 def _describe(task: BoardTask, entry: Mapping[str, Any]) -> None:
     task.created_at = float(entry["created"])
+    for step in task.steps:
+        if step.status == "completed" and step.completed_by is not None:
+            step.started_at = entry.get("started", {}).get(step.id)
     if task.status is PENDING:
         task.token = entry.get("token")
         task.attempts = int(entry.get("attempts", 0))

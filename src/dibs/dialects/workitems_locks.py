@@ -1,10 +1,10 @@
 """Document 001's lock files on the disk, and the guard of a write to `progress.yaml`.
 
-An activity's lock (`locks/ACTIVITY.lock`) is made by linking a draft to its name, so nobody ever sees one of ours without
-its content, and of several who try one succeeds. Replacing or removing a lock happens under a second lock (a kernel lock
-on `….lock.break`), inside which the lock is read again and must be the one that was judged. A worker by hand that breaks
-an expired lock with `rm` takes no second lock: between our look and our rename remain some microseconds, in which it can
-lose to us, or we to it; whoever is second finds out by the exclusive creation.
+An activity's lock (`locks/ACTIVITY.lock`) is made by linking a draft to its name, so nobody ever sees one of ours
+without its content, and of several who try one succeeds. Replacing or removing a lock happens under a second lock (a
+kernel lock on `….lock.break`), inside which the lock is read again and must be the one that was judged. A worker by
+hand that breaks an expired lock with `rm` takes no second lock: between our look and our rename remain some
+microseconds, in which it can lose to us, or we to it; whoever is second finds out by the exclusive creation.
 
 Whoever writes a `progress.yaml` holds `locks/WORK_ITEM.lock` for it, in the format of any other lock, with an end after
 60 seconds; workers by hand keep to the same rule. Among dibs' own processes a kernel lock (`.dibs/guard.lock`) makes a
@@ -217,7 +217,7 @@ class ItemGuard(Guard):
         *,
         before: Callable[[int], None] = lambda token: None,
         is_left: Callable[[str, int | None], bool] = lambda path, token: False,
-        timeout: float = PATIENCE,
+        timeout: float | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         super().__init__(path)
@@ -225,7 +225,7 @@ class ItemGuard(Guard):
         self._clock = clock
         self._before = before
         self._is_left = is_left
-        self._timeout = timeout
+        self._timeout = PATIENCE if timeout is None else timeout
         self._sleep = sleep
         self._content = b""
         self._ends = 0.0

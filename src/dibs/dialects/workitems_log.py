@@ -1,4 +1,5 @@
-"""The changelogs of a folder of work items as one: each item's `changelog.log`, and dibs' own for what concerns no item.
+"""The changelogs of a folder of work items as one: each item's `changelog.log`, and dibs' own for what concerns no
+item.
 
 Anybody may append to any of them at any time, and every event needs a number that grows and never changes. So the order
 is kept in `.dibs/order.log`: a line `NAME<tab>COUNT` says that the next COUNT lines of that item's file come next (an

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dibs.dialects.progress_yaml import Activity, ItemBlocker, Progress
 
     Change = tuple[str, str, str, Any]
-    """What to set: `activity`, `task` or `blocker`, its id, the key, the value; or `+task`, `+blocker` and a mapping."""
+    """What to set: `activity`, `task` or `blocker`, its id, key, value; or `+task`, `+blocker` and a mapping."""
 
 WAITING = ("blocked", "awaiting_human")
 CLOSED = ("completed", "skipped")
@@ -93,7 +93,7 @@ def settle(task: BoardTask) -> None:
     for step in task.steps:
         if step.status == "in_progress" and task.status is not IN_PROGRESS:
             step.status = "pending"
-        if step.status != "in_progress":
+        if step.status == "pending":
             step.started_at = step.expires_at = None
 
 
