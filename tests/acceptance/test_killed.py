@@ -39,6 +39,8 @@ URLS = {
 SETTINGS: dict[str, dict[str, object]] = {"taskboard": {"stale": 600}}
 TASKS_A_SECOND = {"taskboard": 20, "workflow": 20, "workitems": 8, "bilu": 20, "spec": 20}
 PATIENCE = 300.0
+FEWEST = 20
+"""Calls that must have been answered before a storm is over."""
 USERS = 4
 HANDS = 2
 BETWEEN_KILLS = 0.03
@@ -133,8 +135,10 @@ class Storm:
     # -- working and dying
 
     def run(self, seconds: float, n_users: int, n_hands: int) -> None:
+        """For some seconds; longer, if the machine is so slow that there would be hardly anything to judge."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        last = until + PATIENCE / 10
+        while time.monotonic() < until or (self._answered() < FEWEST and time.monotonic() < last):
             self._fill_up(n_users, n_hands)
             time.sleep(self.rng.expovariate(1 / BETWEEN_KILLS))
             if self.nursery.ended():
@@ -152,6 +156,9 @@ class Storm:
             if self.nursery.kill(name):
                 self.killed.append(name)
                 self._bury(name)
+
+    def _answered(self) -> int:
+        return sum(line.word in WORDS for name in self.users for line in hands.lines(self.reports / name))
 
     def _victim(self) -> str | None:
         """Anybody; but most of them, however slow the machine is, live until they have done something."""
@@ -279,9 +286,10 @@ class Storm:
         return {name: last for name in self.killed if (last := self.last_words(name)) is not None}
 
     def events(self) -> list[dict[str, Any]]:
-        text = (self.directory / CHANGELOGS[self.document]).read_text()
+        path = self.directory / CHANGELOGS[self.document]
+        text = path.read_text() if path.exists() else "\n"
         assert text.endswith("\n"), f"the changelog ends in a torn line: {text[-80:]!r}"
-        return [json.loads(line) for line in text.splitlines()]
+        return [json.loads(line) for line in text.splitlines() if line]
 
     def judge_events(self) -> int:
         """No acknowledged call without its events, and none but those of one more call; how many calls were there?"""

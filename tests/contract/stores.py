@@ -140,8 +140,8 @@ class DialectHome(Home):
 class TaskboardHome(DialectHome):
     name = "taskboard"
     cannot = frozenset(
-        ("blockers", "cancelled tasks", "histories", "labels", "limits of attempts", "locks", "parents", "paths", "reservations",
-         "reviews", "steps")
+        ("blockers", "cancelled tasks", "histories", "labels", "limits of attempts", "locks", "parents", "paths",
+         "reservations", "reviews", "steps")
     )  # fmt: skip
 
 

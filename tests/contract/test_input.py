@@ -84,8 +84,10 @@ NAME_VERBS: dict[str, Callable[[TaskBoard, Any], object]] = {
 @pytest.fixture
 def busy(board: TaskBoard, home: Home) -> TaskBoard:
     """A board with a task in each state that the verbs below need, as far as the store has such states."""
-    board.add("a", id="held", **({} if "steps" in home.cannot else {"steps": ["one"]}))
-    board.add("b", id="review", **({} if "reviews" in home.cannot else {"review": True}))
+    steps: dict[str, Any] = {} if "steps" in home.cannot else {"steps": ["one"]}
+    review: dict[str, Any] = {} if "reviews" in home.cannot else {"review": True}
+    board.add("a", id="held", **steps)
+    board.add("b", id="review", **review)
     if "blockers" not in home.cannot:
         board.add("c", id="blocked")
         board.block("blocked", "why", worker=EVE)

@@ -12,6 +12,7 @@ import pytest
 from dibs import TaskBoard, TaskStatus, Worker
 from dibs.dialects import spec as module
 from dibs.errors import Busy, NotClaimable, NotHolder, Unsupported
+from dibs.guards.naming import rename_to_new
 from dibs.worker import of_process
 from tests.clocks import HandClock
 
@@ -153,7 +154,7 @@ class TestBesideHands:
         self, board: TaskBoard, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The folder appears between our look and our mkdir."""
-        real = module.rename_to_new
+        real = rename_to_new
 
         def hand_first(draft: str, path: str) -> bool:
             if path.endswith("b.py"):

@@ -30,7 +30,8 @@ from dibs.dialects import bilu_index, bilu_text
 from dibs.dialects.bilu_claims import BiluCompanion
 from dibs.dialects.bilu_rows import blockers, fields, joined, priority, row, word
 from dibs.dialects.bilu_words import PRIORITIES, is_stem, link_to, slug
-from dibs.dialects.filestore import DialectTx, FileStore
+from dibs.dialects.filestore import FileStore
+from dibs.dialects.filetx import DialectTx
 from dibs.errors import BoardUnusable, Busy, Duplicate, Invalid, NoBoard, Unsupported
 from dibs.guards.lockdir import LockDirGuard
 from dibs.model import FAILED, IN_PROGRESS, REVIEW, BoardTask, Event
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from dibs.dialects.bilu_index import Finding
     from dibs.dialects.bilu_text import TaskFile
-    from dibs.dialects.filestore import Guard
+    from dibs.dialects.filewriting import Guard
 
     Stamp = tuple[int, int, int]
 

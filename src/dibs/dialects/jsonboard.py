@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from dibs.dialects.filestore import DialectTx
+    from dibs.dialects.filetx import DialectTx
     from dibs.dialects.jsonlist import JsonList
     from dibs.model import BoardTask
 

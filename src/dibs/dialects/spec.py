@@ -19,11 +19,12 @@ import os
 import stat
 
 from dibs import fs
-from dibs.dialects.filestore import NOBODY, DialectTx, FileStore, token_at
+from dibs.dialects.filestore import NOBODY, FileStore
+from dibs.dialects.filetx import DialectTx, token_at
 from dibs.dialects.isotime import moment, precise
 from dibs.dialects.spec_text import Owner, encode, file_name, parse, path_of, task_name
 from dibs.errors import Busy, NoBoard, NotClaimable, Unsupported
-from dibs.guards.base import private_name, remove
+from dibs.guards.base import private_name, remove, sweep_litter
 from dibs.guards.flock import FlockGuard
 from dibs.guards.naming import rename_to_new
 from dibs.model import COMPLETED, IN_PROGRESS, PENDING, BoardTask, Lock, Worker
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, NoReturn
 
-    from dibs.dialects.filestore import Guard
+    from dibs.dialects.filewriting import Guard
 
 LOCKS = ".locks"
 YOUNG = 60.0
@@ -61,6 +62,8 @@ class SpecStore(FileStore):
         super().__init__(folder, **{**options, "lease": FOREVER})
         self.lock_tasks: dict[str, str | None] = {}
         """The task for which each path is locked."""
+        self._made: list[str] = []
+        self._finishing = False
 
     def companion_folder(self) -> str:
         return os.path.join(self.folder, LOCKS)
@@ -146,79 +149,99 @@ class SpecStore(FileStore):
         if task.status is IN_PROGRESS:
             task_name(task.id)
 
-    def commit(self, tx: DialectTx, guard: Guard) -> None:
+    def _encode(self, tx: DialectTx) -> dict[str, bytes | None]:
         assert isinstance(tx, SpecTx)
-        ended = [i for i, before in tx.touched.items() if before is not None and before.status is IN_PROGRESS]
-        ended = [i for i in ended if self.tables.tasks[i].status is not IN_PROGRESS]
-        gone = tx.dropped + [held for held in self.tables.locks.values() if self.lock_tasks.get(held.pattern) in ended]
-        made: list[str] = []
-        try:
-            for task_id, before in tx.touched.items():
-                task = self.tables.tasks[task_id]
-                if task.status is IN_PROGRESS and (before is None or before.token != task.token):
-                    self._make_task(task, made)
-            for lock in tx.made:
-                self._make_lock(lock, made, tx)
-        except BaseException:
-            for path in reversed(made):
-                _take_away(path)
-            raise
-        for lock in gone:
-            _take_away(self.place_of("files", file_name(lock.pattern)))
+        files: dict[str, bytes | None] = {}
+        ended = []
+        for task_id, before in tx.touched.items():
+            task, path = self.tables.tasks[task_id], self._owner_path("tasks", task_id)
+            if task.status is IN_PROGRESS and (before is None or before.token != task.token):
+                files[path] = encode(Owner(task.assigned_to, task.id, precise(task.claimed_at or 0.0)))
+            elif before is not None and before.status is IN_PROGRESS and task.status is not IN_PROGRESS:
+                ended.append(task_id)
+        for lock in tx.made:
+            name = file_name(lock.pattern)
+            files[self._owner_path("files", name)] = encode(self._owner_of(lock, tx))
+            entry = {"token": lock.token, "by": lock.holder.name, "worker": lock.holder.as_dict()}
+            self.companion.locks[name] = entry
+        left = [held for held in self.tables.locks.values() if self.lock_tasks.get(held.pattern) in ended]
+        for lock in tx.dropped + left:
+            files[self._owner_path("files", file_name(lock.pattern))] = None
             self.companion.locks.pop(file_name(lock.pattern), None)
-        for task_id in ended:
-            _take_away(self.place_of("tasks", task_name(task_id)))
-        live = {i: task for i, task in self.tables.tasks.items() if task.status is IN_PROGRESS}
-        self.companion.note(self.tables.tasks[i] for i in tx.touched)
-        self.companion.forget(live)
-        self.companion.save()
-        self.log.append(self.log.encode(tx.appended))
+        # Last: a task that is still held tells whose the files are.
+        return files | {self._owner_path("tasks", task_id): None for task_id in ended}
 
-    def _make_task(self, task: BoardTask, made: list[str]) -> None:
-        path = self.place_of("tasks", task_name(task.id))
-        owner = Owner(task.assigned_to, task.id, precise(task.claimed_at or 0.0))
-        if not self._make(path, owner, made):
-            who = self.owner("tasks", task.id).agent or NOBODY
-            reason = {"code": "held", "text": f"held by {who}", "task_id": task.id, "worker": who}
-            raise NotClaimable(
-                f"cannot claim task {task.id}: {who} took it a moment ago",
-                hint="take other work",
-                task_id=task.id,
-                reasons=[reason],
-            )
+    def _owner_path(self, kind: str, name: str) -> str:
+        return os.path.join(self.place_of(kind, name), "owner")
 
-    def _make_lock(self, lock: Lock, made: list[str], tx: SpecTx) -> None:
-        name = file_name(lock.pattern)
+    def _owner_of(self, lock: Lock, tx: SpecTx) -> Owner:
         own = tx.in_progress(lock.holder.name)
         held = [task.id for task in own if task.holder is not None and task.holder.is_same(lock.holder)]
-        owner = Owner(
-            lock.holder.name, held[0] if len(held) == 1 else None, precise(lock.token / 1_000_000), lock.pattern
-        )
-        if not self._make(self.place_of("files", name), owner, made):
-            raise _busy(lock.pattern, self.owner("files", name).agent or NOBODY, "took it a moment ago")
-        self.companion.locks[name] = {
-            "token": lock.token,
-            "by": lock.holder.name,
-            "worker": lock.holder.as_dict(),
-        }
+        task = held[0] if len(held) == 1 else None
+        return Owner(lock.holder.name, task, precise(lock.token / 1_000_000), lock.pattern)
 
-    def _make(self, path: str, owner: Owner, made: list[str]) -> bool:
+    def _seen(self, path: str) -> bytes | None:
+        try:
+            return fs.read_marker(path)
+        except OSError:
+            return b""
+
+    def commit(self, tx: DialectTx, guard: Guard) -> None:
+        self._made = []
+        try:
+            super().commit(tx, guard)
+        except BaseException:
+            for folder in reversed(self._made):
+                _take_away(folder)
+            raise
+
+    def finish(self, guard: Guard) -> None:
+        note, self._finishing = self.companion.redo or {}, True
+        try:
+            super().finish(guard)
+        finally:
+            self._finishing = False
+        for entry in note.get("files", ()):
+            sweep_litter(os.path.join(self.folder, os.path.dirname(entry["path"])), self.clock.wall())
+
+    def _put_file(self, path: str, data: bytes | None, guard: Guard, was: bytes | None) -> None:
+        """A lock comes and goes as a whole, its owner file with it."""
+        folder = os.path.dirname(path)
+        if data is None:
+            _take_away(folder)
+        elif not self._make(folder, data) and not self._finishing:
+            self._refuse_raced(folder)
+
+    def _refuse_raced(self, folder: str) -> NoReturn:
+        kind, name = os.path.basename(os.path.dirname(folder)), os.path.basename(folder)
+        owner = self.owner(kind, name)
+        who = owner.agent or NOBODY
+        if kind == "files":
+            raise _busy(path_of(name, owner), who, "took it a moment ago")
+        error = NotClaimable(
+            f"cannot claim task {name}: {who} took it a moment ago",
+            hint="take other work",
+            task_id=name,
+            reasons=[{"code": "held", "text": f"held by {who}", "task_id": name, "worker": who}],
+        )
+        error.raced = True
+        raise error
+
+    def _make(self, folder: str, content: bytes) -> bool:
         """Make a lock; False if somebody has it."""
-        if os.path.lexists(path):
+        if os.path.lexists(folder):
             return False
-        draft = private_name(path)
+        draft = private_name(folder)
         os.makedirs(draft)
         try:
-            _write_owner(draft, owner)
+            _write_owner(draft, content)
             try:
-                if rename_to_new(draft, path):
-                    made.append(path)
-                    return True
-                os.mkdir(path)
-                made.append(path)
-                _write_owner(path, owner)
+                if not rename_to_new(draft, folder):
+                    os.mkdir(folder)
+                    _write_owner(folder, content)
             except FileExistsError:
                 return False
+            self._made.append(folder)
         finally:
             if os.path.lexists(draft):
                 remove(draft)
@@ -301,12 +324,12 @@ class SpecTx(DialectTx):
             )
 
 
-def _write_owner(folder: str, owner: Owner) -> None:
+def _write_owner(folder: str, content: bytes) -> None:
     fd = os.open(
         os.path.join(folder, "owner"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666
     )
     try:
-        os.write(fd, encode(owner))
+        os.write(fd, content)
     finally:
         os.close(fd)
 

@@ -14,7 +14,7 @@ import errno
 import os
 
 from dibs import fs
-from dibs.dialects.filestore import token_at
+from dibs.dialects.filetx import token_at
 from dibs.dialects.jsonboard import JsonBoardStore
 from dibs.errors import NoBoard
 from dibs.guards.flock import FlockGuard
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.clock import Clock
-    from dibs.dialects.filestore import Guard
+    from dibs.dialects.filewriting import Guard
     from dibs.dialects.jsonlist import JsonList
 
 FILE = "taskboard.json"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from dibs.dialects.filestore import Guard
+    from dibs.dialects.filewriting import Guard
     from dibs.dialects.jsonlist import JsonList
 
 FILE = "board.json"

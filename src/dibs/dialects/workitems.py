@@ -22,7 +22,8 @@ import os
 
 from dibs.dialects import activity_lock, workitems_rows
 from dibs.dialects.activity_lock import LockRecord
-from dibs.dialects.filestore import NOBODY, DialectTx
+from dibs.dialects.filestore import NOBODY
+from dibs.dialects.filetx import DialectTx
 from dibs.dialects.isotime import precise
 from dibs.dialects.workitems_items import FILE, Item, facts_of
 from dibs.dialects.workitems_locks import SUFFIX, BoardGuard, FoundLock, create, read, replace, take_away
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from dibs.dialects.filestore import Guard
+    from dibs.dialects.filewriting import Guard
 
 _REFUSED = (
     ("priority", "priorities", "activities are taken in the order of the file; make others depend on it: dibs dep"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from dibs.dialects.filestore import Guard
+    from dibs.dialects.filewriting import Guard
     from dibs.dialects.progress_yaml import Progress
 
 

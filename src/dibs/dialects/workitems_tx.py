@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dibs.dialects import workitems_rows
-from dibs.dialects.filestore import NOBODY, DialectTx
+from dibs.dialects.filestore import NOBODY
+from dibs.dialects.filetx import DialectTx
 from dibs.errors import Busy, Invalid
 from dibs.model import IN_PROGRESS, BoardTask, Event
 
