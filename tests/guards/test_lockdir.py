@@ -120,7 +120,22 @@ def test_the_pid_of_a_process_that_has_ended_is_dead(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    "pid", [None, "", "garbage", "-1", "0", "007", "12.5", "1 2", "9" * 40, "٣", "1; rm -rf /", os.getpid(), 1]
+    "pid",
+    [
+        None,
+        "",
+        "garbage",
+        "-1",
+        "0",
+        "007",
+        "12.5",
+        "1 2",
+        "9" * 40,
+        "٣",
+        "1; rm -rf /",
+        pytest.param(os.getpid(), id="our own"),
+        1,
+    ],
 )
 def test_a_live_or_unknown_pid_is_never_removed(place: Place, pid: object) -> None:
     place.locked(pid)
