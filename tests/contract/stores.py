@@ -202,6 +202,7 @@ class WorkflowHome(DialectHome):
 
 class BiluHome(DialectHome):
     name = "bilu"
+    largest = 2_000
     ids = r"[0-9]{2,}-[a-z0-9-]+"
     priority = 5
     other_ids = frozenset(("CON",))
