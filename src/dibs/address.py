@@ -3,6 +3,9 @@
 Without a URL the board is `.dibs/board.db` at the root of the *main* worktree of the repository that we stand in, so
 that all its worktrees share it; outside a repository the nearest `.dibs` upward counts. Where there is none, the files
 of a dialect are looked for upward in the same way (`dialects.discover`).
+
+A path without a scheme is a SQLite file, or a folder that holds one, unless it is called as a dialect's own file or
+folder is. A word before the colon that is no scheme is an error: most often it is one, misspelt.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ FOLDER = ".dibs"
 FILE = "board.db"
 
 DIALECTS = ("taskboard", "workflow", "workitems", "bilu", "spec")
+KINDS = ("sqlite", "memory", *DIALECTS)
 _PLANNED = ("postgresql", "postgres")
+_DIALECTS_FILES = ("taskboard.json", "board.json", "progress.yaml")
 
 
 def open_store(
@@ -53,11 +58,18 @@ def open_store(
                 scheme, rest = found
                 return _open_dialect(scheme, rest, create, durability, clock, agent)
             if not create:
-                raise NoBoard(f"there is no board in {here} or above it", hint="make one with: dibs init", path=path)
+                raise NoBoard(f"there is no board in {here} or above it", hint=_ways_out(here), path=path)
     elif colon and scheme in DIALECTS:
         return _open_dialect(scheme, _folder_path(rest), create, durability, clock, agent)
+    elif colon and scheme == "sqlite":
+        path = _file_path(rest)
     else:
-        path = _file_path(rest if colon and scheme == "sqlite" else url)
+        if colon:
+            _refuse_unknown_kind(url, scheme, rest)
+        path = _file_path(url)
+        found = _pointed_at(_folder_path(url), path)
+        if found is not None:
+            return _open_dialect(*found, create, durability, clock, agent)
     from dibs.stores.sqlite import SqliteStore
 
     return SqliteStore(path, create=create, durability=durability, clock=clock, place=place_of(path))
@@ -69,6 +81,47 @@ def _open_dialect(
     from dibs.dialects.opening import open_dialect
 
     return open_dialect(scheme, folder, create=create, durability=durability, clock=clock, agent=agent)
+
+
+def _refuse_unknown_kind(url: str, scheme: str, rest: str) -> None:
+    """`taskbord:state` is a mistake; `C:\\board.db` is a path, and so is whatever is there already."""
+    word = scheme.replace("-", "").replace("+", "").replace("_", "")
+    if len(scheme) < 2 or not word.isascii() or not word.isalnum() or os.path.lexists(_folder_path(url)):
+        return
+    from difflib import get_close_matches
+
+    meant = get_close_matches(scheme.lower(), KINDS, 1)
+    guess = f"did you mean {meant[0]}:{rest}? " if meant else ""
+    raise Invalid(
+        f"there is no kind of board called {scheme:.40}",
+        hint=f"{guess}kinds: {', '.join(KINDS)}; a file of that name: sqlite:{url}",
+    )
+
+
+def _pointed_at(given: str, path: str) -> tuple[str, str] | None:
+    """The dialect's board that a path without a scheme means by its name, if it is not a SQLite board's (`path`)."""
+    is_folder = path != given
+    if os.path.exists(path) if is_folder else os.path.basename(given) not in _DIALECTS_FILES:
+        return None
+    from dibs.dialects.discover import named
+
+    return named(given)
+
+
+def _ways_out(here: str) -> str:
+    """What to do where no board was found."""
+    from dibs.dialects.discover import below
+
+    here = os.path.realpath(here)
+    found = [(scheme, folder) for scheme, folder in below(here, 300) if folder.startswith(os.path.join(here, ""))]
+    if not found:
+        return "make one with: dibs init"
+    from shlex import quote
+
+    scheme, folder = found[0]
+    url = quote(f"{scheme}:{os.path.relpath(folder, here)}")
+    there = "there is one below" if len(found) == 1 else f"there are {len(found)} below, the first of them"
+    return f"{there}: dibs --board {url} list; or make one here: dibs init"
 
 
 def _folder_path(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs import holds, limits, rules
-from dibs.errors import Invalid, NotClaimable, NotHolder
+from dibs.errors import Busy, Invalid, NotClaimable, NotHolder, WrongStatus
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
@@ -351,8 +351,10 @@ class Claiming(Leases):
             for holder in holders:
                 _refuse_alive(holder)
             return self.release_agent_tasks(name, note=f"recovered: {name} is gone")
-        if task_id is not None or everyone:
-            return self._recover_left(task_id)
+        if task_id is not None:
+            return self._recover_task(task_id)
+        if everyone:
+            return self._recover_everyone()
         with self._store.write() as tx:
             before = {task.id for task in tx.in_progress()}
             while due := tx.due(SWEEP):
@@ -361,26 +363,39 @@ class Claiming(Leases):
             after = {task.id for task in tx.in_progress()}
         return sorted(before - after)
 
-    def _recover_left(self, task_id: str | None) -> list[str]:
-        if task_id is None and (self._store.lease or 0) < FOREVER:
+    def _recover_task(self, task_id: str) -> list[str]:
+        with self._store.write() as tx:
+            task = self._get(tx, task_id)
+            if task.status is not IN_PROGRESS:
+                raise rules.wrong_status(task, "recover")
+            _refuse_alive(task.holder)
+            self._give_back(tx, [task], "recovered: its holder is gone", self._actor())
+        return [task_id]
+
+    def _recover_everyone(self) -> list[str]:
+        """Each by itself: what cannot be given back now does not keep the others."""
+        if (self._store.lease or 0) < FOREVER:
             raise Invalid(
                 "on this board what is left behind comes back by itself when its lease ends",
                 hint="give back what one worker or task holds: dibs recover --worker NAME, or --task ID",
             )
-        who = self._actor()
-        with self._store.write() as tx:
-            if task_id is not None:
-                tasks = [self._get(tx, task_id)]
-                if tasks[0].status is not IN_PROGRESS:
-                    raise rules.wrong_status(tasks[0], "recover")
-                _refuse_alive(tasks[0].holder)
-                locks = []
-            else:
-                tasks = [task for task in tx.in_progress() if not (task.holder and is_alive(task.holder))]
-                locks = [lock for lock in tx.locks() if not is_alive(lock.holder)]
-            self._drop(tx, locks, who, "recovered: nobody is left who holds it")
-            self._give_back(tx, tasks, "recovered: its holder is gone", who)
-        return [task.id for task in tasks]
+        with self._store.read() as tx:
+            tasks, locks = tx.in_progress(), tx.locks()
+        done = []
+        for task in tasks:
+            try:
+                done += self._recover_task(task.id)
+            except (Busy, NotHolder, WrongStatus):
+                pass  # alive, in the making, or given back meanwhile
+        for lock in locks:
+            try:
+                with self._store.write() as tx:
+                    held = [x for x in tx.locks() if (x.pattern, x.token) == (lock.pattern, lock.token)]
+                    left = [x for x in held if not is_alive(x.holder)]
+                    self._drop(tx, left, self._actor(), "recovered: nobody is left who holds it")
+            except Busy:
+                pass
+        return done
 
 
 def _refuse_alive(holder: Worker | None) -> None:

@@ -140,13 +140,20 @@ def read_file(path: str) -> bytes | None:
         os.close(fd)
 
 
-def replace_file(path: str, data: bytes, durable: bool = True, before: Callable[[], None] | None = None) -> None:
-    """Put new content in the place of a file, whole or not at all; a link stays a link, and permissions stay.
+def replace_file(
+    path: str,
+    data: bytes,
+    durable: bool = True,
+    before: Callable[[], None] | None = None,
+    follow: bool = True,
+) -> None:
+    """Put new content in the place of a file, whole or not at all; permissions stay, and so does a link to the file,
+    unless it is not to be followed: then the link is replaced, and what it led to is left alone.
 
     Writes a temporary file beside it, syncs, calls `before` (a last check, which may raise) and renames. A crash
     leaves the old content, and perhaps a file called `.NAME.dibs-…` that nothing reads.
     """
-    path = os.path.realpath(path)
+    path = os.path.realpath(path) if follow else path
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.dibs-{os.getpid()}-{os.urandom(4).hex()}")
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o666)
@@ -155,7 +162,8 @@ def replace_file(path: str, data: bytes, durable: bool = True, before: Callable[
             view = memoryview(data)
             while view:
                 view = view[os.write(fd, view) :]
-            _keep_mode(path, fd)
+            if follow:
+                _keep_mode(path, fd)
             if durable:
                 sync_data(fd)
         finally:

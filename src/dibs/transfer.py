@@ -65,7 +65,7 @@ def _task(task: BoardTask) -> dict[str, Any]:
     fields = {
         name: value
         for name in BoardTask.__slots__
-        if name != "_board" and (value := getattr(task, name)) not in (None, [], False)
+        if name != "_board" and (value := getattr(task, name)) is not None and value is not False and value != []
     }
     fields["status"] = str(task.status)
     if task.holder:

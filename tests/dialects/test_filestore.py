@@ -10,6 +10,7 @@ import sys
 import tempfile
 import textwrap
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ class TestTheCompanion:
             lambda path: path.write_text('{"redo": {"lines": ["x"], "at": 1e999, "files": [{}]}}'),
             lambda path: path.write_text('{"redo": "yes"}'),
             lambda path: (path.unlink(), path.mkdir()),
-            lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+            lambda path: (path.unlink(), path.symlink_to("elsewhere.json")),
             lambda path: shutil.rmtree(path.parent),
         ],
         ids=range(14),
@@ -527,3 +528,67 @@ def test_durability_decides_whether_files_are_synced(
 def _no_leftovers(tmp_path: Path) -> Iterator[None]:
     yield
     assert [str(path) for path in tmp_path.rglob("*.dibs-*")] == []
+
+
+class TestLinks:
+    """A repository that was cloned may bring links; what they lead to is not dibs' to write."""
+
+    def test_a_link_in_the_place_of_the_notes_is_replaced_and_not_followed(
+        self, board: TaskBoard, folder: Path, tmp_path: Path
+    ) -> None:
+        board.add("x", id="a")
+        victim = tmp_path / "victim"
+        victim.write_text("precious")
+        companion(folder).unlink()
+        companion(folder).symlink_to(victim)
+        board.claim(ANN, "a")
+        assert victim.read_text() == "precious"
+        assert not companion(folder).is_symlink()
+
+    @pytest.mark.parametrize("name", ["changelog.log", "."])
+    def test_a_link_to_where_the_notes_or_the_changelog_would_go_is_refused(
+        self, board: TaskBoard, folder: Path, tmp_path: Path, name: str
+    ) -> None:
+        board.add("x", id="a")
+        victim = tmp_path / "victim"
+        if name == ".":
+            victim.mkdir()
+            shutil.rmtree(companion(folder).parent)
+            companion(folder).parent.symlink_to(victim)
+        else:
+            victim.write_text("precious")
+            (companion(folder).parent / name).unlink()
+            (companion(folder).parent / name).symlink_to(victim)
+        with pytest.raises(DibsError):
+            board.claim(ANN, "a")
+        assert list(victim.iterdir()) == [] if name == "." else victim.read_text() == "precious"
+
+    def test_a_note_that_leads_out_of_the_board_is_not_carried_out(
+        self, board: TaskBoard, folder: Path, tmp_path: Path
+    ) -> None:
+        board.add("x", id="a")
+        (tmp_path / "outside").mkdir()
+        (folder / "link").symlink_to(tmp_path / "outside")
+        note = {
+            "at": 0,
+            "lines": ["{}"],
+            "files": [
+                {"path": "taskboard.json", "was": None, "becomes": digest(folder / "taskboard.json")},
+                {"path": "link/f", "was": None, "becomes": "1-0", "content": "x"},
+                {"path": "../outside/g", "was": None, "becomes": "1-0", "content": "x"},
+            ],
+        }
+        companion(folder).write_text(json.dumps({"redo": note}))
+        board.claim(ANN, "a")
+        assert list((tmp_path / "outside").iterdir()) == []
+
+    def test_a_note_with_a_line_break_in_a_line_stops_nobody(self, board: TaskBoard, folder: Path) -> None:
+        board.add("x", id="a")
+        note = {"at": 0, "lines": ["x\n"], "files": [{"path": "nofile", "was": None, "becomes": None}]}
+        companion(folder).write_text(json.dumps({"redo": note}))
+        assert board.claim(ANN, "a") is not None
+
+
+def digest(path: Path) -> str:
+    data = path.read_bytes()
+    return f"{len(data)}-{zlib.crc32(data):08x}"

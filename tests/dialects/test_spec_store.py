@@ -123,6 +123,22 @@ class TestFiles:
         with pytest.raises(Busy, match=r"ann holds a/b, which has the same lock name"):
             board.lock(["a__b"], BEN)
 
+    def test_files_whose_names_begin_with_a_dot_are_files_too(self, board: TaskBoard, folder: Path) -> None:
+        board.lock([".env", ".github/x.yml"], ANN)
+        assert sorted(lock.pattern for lock in board.locks()) == [".env", ".github/x.yml"]
+        with pytest.raises(Busy, match="ann"):
+            board.lock([".env"], BEN)
+        board.unlock(None, ANN)
+        assert os.listdir(folder / ".locks" / "files") == []
+
+    def test_a_hands_other_spelling_of_a_path_is_the_same_file(self, board: TaskBoard, folder: Path) -> None:
+        (folder / ".locks" / "files" / ".__z.py").mkdir()
+        (folder / ".locks" / "files" / ".__z.py" / "owner").write_text("agent: hand\n", "utf-8")
+        with pytest.raises(Busy, match="hand"):
+            board.lock(["z.py"], ANN)
+        board.release_agent_tasks("hand")
+        assert os.listdir(folder / ".locks" / "files") == []
+
     def test_asking_again_is_fine(self, board: TaskBoard) -> None:
         first = board.lock(["a.py"], ANN)
         assert [lock.token for lock in board.lock(["a.py"], ANN)] == [lock.token for lock in first]
@@ -191,6 +207,12 @@ class TestRecovery:
         assert board.recover(everyone=True) == ["T1"]
         assert os.listdir(folder / ".locks" / "tasks") == ["T3"]
         assert os.listdir(folder / ".locks" / "files") == []
+
+    def test_what_is_in_the_making_does_not_keep_the_rest(self, board: TaskBoard, folder: Path) -> None:
+        board.claim(ANN, "T1")
+        (folder / ".locks" / "tasks" / "T2").mkdir()
+        assert board.recover(everyone=True) == ["T1"]
+        assert os.listdir(folder / ".locks" / "tasks") == ["T2"]
 
     def test_a_living_process_keeps_what_it_has(self, board: TaskBoard) -> None:
         board.claim(of_process("alive"), "T1")

@@ -59,7 +59,7 @@ def claim(ctx: Context, args: Args) -> int:
 
 def _show_claimed(ctx: Context, task: BoardTask) -> None:
     from dibs.cli.render import BOLD, GREEN, hint, paint, safe, wrap
-    from dibs.times import lasting
+    from dibs.times import FOREVER, lasting
 
     ctx.say(f"{paint('claimed', GREEN, ctx.color)} {paint(task.id, BOLD, ctx.color)}")
     lines = wrap(task.description, ctx.width)
@@ -73,7 +73,8 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
             )
     if task.paths:
         lines += wrap("locked for you: " + ", ".join(safe(path) for path in task.paths), ctx.width, "")
-    hints = [f"token {task.token}, yours {lasting(task.lease or 0)}; whatever you change with dibs renews that"]
+    renews = "" if (task.lease or 0) >= FOREVER else "; whatever you change with dibs renews that"
+    hints = [f"token {task.token}, yours {lasting(task.lease or 0)}{renews}"]
     if task.steps:
         hints.append(f"after each step: dibs step {task.id} done")
     review = "; it goes to review" if task.review else ""
@@ -154,10 +155,13 @@ def renew(ctx: Context, args: Args) -> int:
 
 def release(ctx: Context, args: Args) -> int:
     board, worker = ctx.board, ctx.worker
+    if args.why and args.note is not None:
+        raise UsageError("release: say why once, as words or with --note")
+    note = ctx.text(args.why) if args.why else args.note
     if args.all:
         if args.id is not None or args.token is not None:
             raise UsageError("release: --all goes without ID and --token")
-        ids = board.release_agent_tasks(worker, note=args.note)
+        ids = board.release_agent_tasks(worker, note=note)
         if ctx.json:
             ctx.emit({"released": ids})
         else:
@@ -172,11 +176,11 @@ def release(ctx: Context, args: Args) -> int:
     if args.id is None:
         held = only_held(ctx, "release")
         task = board.release(
-            held.id, worker=worker, token=held.token if args.token is None else args.token, note=args.note
+            held.id, worker=worker, token=held.token if args.token is None else args.token, note=note
         )
     else:
         task = ctx.by_id(
-            args.id, lambda task_id: board.release(task_id, worker=worker, token=args.token, note=args.note)
+            args.id, lambda task_id: board.release(task_id, worker=worker, token=args.token, note=note)
         )
     return _ended(ctx, task, "released")
 

@@ -8,7 +8,7 @@ from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.render import cut, number, pad, quoted, safe
 from dibs.cli.setup_board import keep_out_of_git
-from dibs.errors import NoBoard, NotAllowed
+from dibs.errors import DibsError, NoBoard, NotAllowed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ SHOWN = 5
 def copy(ctx: Context, args: Args) -> int:
     if ctx.url is not None:
         raise UsageError("copy takes its two boards as words, not by --board", "dibs copy FROM TO")
+    used = _used()
     with _source(ctx, getattr(args, "from"), args.to) as source:
         target, made = _target(ctx, source, args.to)
         with target:
@@ -32,11 +33,34 @@ def copy(ctx: Context, args: Args) -> int:
             if made:
                 keep_out_of_git(target.url)
             if ctx.json:
-                ctx.emit(_document(source, target, made, report))
+                ctx.emit({**_document(source, target, made, report), "used_here": _used()})
             else:
                 for line in _text(source, target, made, report, ctx.width):
                     ctx.say(line)
+                if (told := _switched(used, _used())) is not None:
+                    ctx.say(told)
     return 0
+
+
+def _used() -> str | None:
+    """The board that dibs uses in this folder when none is named."""
+    try:
+        store = open_store(None)
+    except DibsError:
+        return None
+    store.close()
+    return store.url
+
+
+def _switched(before: str | None, now: str | None) -> str | None:
+    """What has changed for whoever works here, by a board that was not there before."""
+    if now is None or now == before:
+        return None
+    told = f"dibs in this folder now uses {safe(now)}"
+    if before is None:
+        return told
+    rest = "before it used" if before.startswith("sqlite:") else "workers by hand still use"
+    return f"{told}; {rest} {safe(before)}"
 
 
 def _source(ctx: Context, url: str, to: str) -> TaskBoard:
@@ -103,7 +127,7 @@ def _text(source: TaskBoard, target: TaskBoard, made: bool, report: copying.Repo
             now = f" ({became})" if became and " " in became else f" (now {became})" if became else ""
             yield cut(f"  {pad(what, first)}  {len(ids):>{counts},}{now}: {named}", width)
     else:
-        yield "nothing of the tasks was left out"
+        yield "all that dibs knows of the tasks was copied"
     if report.renamed:
         yield f"{number(len(report.renamed), 'task')} got another id:"
         for before, after in list(report.renamed.items())[:SHOWN]:

@@ -12,7 +12,7 @@ import shutil
 import sys
 
 from dibs.cli.audit import disagreements
-from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, number, pad, paint, quoted, safe, wrap
+from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, hint, number, pad, paint, quoted, safe, wrap
 from dibs.copying import is_dialect
 from dibs.errors import DibsError, NoBoard
 from dibs.model import IN_PROGRESS
@@ -238,7 +238,10 @@ def _hold(holder: Worker, since: float | None, until: float | None, now: float, 
     if (until or now) - (since or now) > FOREVER / 2:
         left = None
         if holder.pid is None:
-            why = "no process was recorded, and it has no end: a verb gives it back"
+            why = (
+                f"no process was recorded, and it has no end: {holder.name} must give it back; if it is gone: "
+                f"dibs recover --worker {quoted(holder.name)}"
+            )
     return {
         "holder": holder.name,
         "kind": holder.kind,
@@ -254,11 +257,11 @@ def _hold(holder: Worker, since: float | None, until: float | None, now: float, 
 def _find_holds(report: Report, code: str, why: str, held: list[str], noun: str = "task") -> None:
     if held:
         named = ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
-        verb = "is" if len(held) == 1 else "are"
+        verb, them = ("is", "it") if len(held) == 1 else ("are", "them")
         report.find(
             code,
             f"{number(len(held), noun)} {verb} held by a worker {why}: {named}",
-            "nothing is lost: the next claim gives them back; to have it done now: dibs recover",
+            f"nothing is lost: the next claim gives {them} back; to have it done now: dibs recover",
         )
 
 
@@ -380,12 +383,14 @@ def _hold_lines(hold: dict[str, Any], what: str, width: int, color: bool) -> lis
     else:
         left = f"{span(hold['lease_left'])} left" if hold["lease_left"] > 0 else "lease has run out"
     first = f"  {name}  {safe(hold['holder'])}, since {span(hold['age'])}, {left}"
-    second = f"      {hold['process']}: {hold['process_why']}"
     shade = RED if hold["process"] == "dead" else DIM
-    return [cut(first, width), paint(cut(second, width), shade, color)]
+    why = hint(f"{hold['process']}: {hold['process_why']}", width, " " * 6)
+    return [cut(first, width), *(paint(cut(line, width), shade, color) for line in why)]
 
 
 def size(count: int) -> str:
+    if count < 1024:
+        return number(count, "byte")
     if count >= 1024**3:
         return f"{count / 1024**3:.1f} GB"
     return f"{count / MEGABYTE:.1f} MB" if count >= MEGABYTE else f"{count / 1024:.0f} KB"

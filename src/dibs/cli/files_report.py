@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 SHOWN = 3
 """Files that the text names; --json has them all."""
+SHOWN_GUARDS = 5
+"""And guards: a board of document 001 has one for each work item. Those that somebody holds come first."""
 
 
 def look(report: Report, store: FileStore) -> None:
@@ -29,11 +31,18 @@ def look(report: Report, store: FileStore) -> None:
     parts = store.report()
     facts["parts"] = [_part(part, store.folder) for part in parts]
     for part in parts:
-        if part.kind == "guard" and part.holder is not None and part.holder.state == "dead":
+        name = _inside(part.path, store.folder)
+        if part.stuck:
+            report.find(
+                "stuck_guard",
+                f"{name} keeps everybody from writing, and nothing removes it: {part.stuck}",
+                "ask who made it, and look whether a program still writes to this board; if none does, its owner may "
+                "take it away",
+            )
+        elif part.kind == "guard" and part.holder is not None and part.holder.state == "dead":
             report.find(
                 "dead_guard",
-                f"{_inside(part.path, store.folder)} was left behind by {part.holder.name or 'somebody'}: "
-                f"{part.holder.why}",
+                f"{name} was left behind by {part.holder.name or 'somebody'}: {part.holder.why}",
                 f"nothing is lost: the next change takes it over, as document {store.document} says",
             )
     if not os.access(store.folder, os.W_OK):
@@ -64,8 +73,9 @@ def _part(part: Part, folder: str) -> dict[str, Any]:
     told: dict[str, Any] = {"kind": part.kind, "path": part.path, "name": _inside(part.path, folder)}
     if part.bytes is not None:
         told["bytes"] = part.bytes
-    if part.state:
-        told["state"] = part.state
+    for key in ("state", "about", "stuck"):
+        if getattr(part, key):
+            told[key] = getattr(part, key)
     if part.holder is not None:
         holder = part.holder.as_dict()
         holder["since"] = None if part.holder.since is None else iso(part.holder.since)
@@ -87,11 +97,14 @@ def rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     named = [f"{part['name']} ({size(part['bytes']) if 'bytes' in part else part['state']})" for part in files]
     more = f" and {len(named) - SHOWN:,} more" if len(named) > SHOWN else ""
     yield "files", ", ".join(named[:SHOWN]) + more
+    guards = sorted((part for part in parts if part["kind"] == "guard"), key=lambda part: "holder" not in part)
+    for part in guards[:SHOWN_GUARDS]:
+        yield "guard", f"{part['name']} ({part['about']}): {_held(part.get('holder'))}"
+    if len(guards) > SHOWN_GUARDS:
+        yield "", f"and {len(guards) - SHOWN_GUARDS:,} more: dibs doctor --json"
     for part in parts:
-        if part["kind"] == "guard":
-            yield "guard", f"{part['name']}: {_held(part.get('holder'))}"
-        elif part["kind"] == "companion":
-            yield "companion", f"{part['name']}: {part['state']}"
+        if part["kind"] == "notes":
+            yield "notes", f"{part['name']}: {part['state']}"
     if "errors" in facts:
         counted = [number(facts[key], noun) for key, noun in (("errors", "error"), ("warnings", "warning"))
                    if facts[key]]  # fmt: skip
@@ -101,6 +114,6 @@ def rows(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _held(holder: dict[str, Any] | None) -> str:
     if holder is None:
         return "nobody holds it"
-    since = f", since {span(holder['age'])}" if holder["age"] is not None else ""
+    since = f", since {span(holder['age'])}" if holder["age"] is not None and holder["age"] >= 0 else ""
     verb = "left" if holder["state"] == "dead" else "held"
     return f"{verb} by {holder['name'] or 'somebody'}{since}, {holder['state']}: {holder['why']}"

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 
+from dibs.errors import Busy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.cli.args import Args
@@ -29,7 +31,11 @@ def guard(ctx: Context, args: Args) -> int:
     held = _guard(ctx, args)
     release_on_signals()
     try:
-        held.acquire(DEFAULT if args.timeout is None else args.timeout)
+        try:
+            held.acquire(DEFAULT if args.timeout is None else args.timeout)
+        except Busy as error:
+            _reword(error, held)
+            raise
         with Signals() as signals:
             try:
                 child = Child(args.command, os.environ)
@@ -47,6 +53,21 @@ def guard(ctx: Context, args: Args) -> int:
     if signals.received:
         return 128 + signals.received[0]
     return code if code >= 0 else 128 - code
+
+
+def _reword(error: Busy, held: Guard) -> None:
+    """The documents speak of their boards; here it is a lock, perhaps of something else."""
+    from dibs.guards.lockdir import HINT, LockDirGuard
+
+    error.message = f"lock busy: {held.path}"
+    if isinstance(held, LockDirGuard) and not _is_bilu(held.path):
+        error.hint = error.hint.replace(HINT, "wait longer, or try again later")
+
+
+def _is_bilu(path: str) -> bool:
+    """Is it the `storage/lock` of a board of document 002?"""
+    root = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    return os.path.isdir(os.path.join(root, "board", "tasks"))
 
 
 def _wait(child: Child, signals: Signals) -> int:

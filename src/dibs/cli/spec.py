@@ -142,9 +142,12 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "release", "claims", "release", "give a task back unfinished, for somebody else",
-        (("id", "optional", "the task (default: the only one you hold)"),),
         (
-            ("--note", "", "TEXT", "text", False, "why, for the changelog"),
+            ("id", "optional", "the task (default: the only one you hold)"),
+            ("why", "many", "why, for the changelog"),
+        ),
+        (
+            ("--note", "", "TEXT", "text", False, "the same, where the task is not named"),
             ("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),
             ("--all", "-a", "", "flag", False, "everything you hold: tasks and file locks"),
         ),

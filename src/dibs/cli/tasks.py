@@ -112,6 +112,12 @@ def _add_file(ctx: Context, args: Args) -> int:
 # -- lists
 
 
+def _empty(board: TaskBoard) -> str:
+    if "lists of tasks" in getattr(board.store, "lacks", ()):
+        return "nothing is held; take a task and its files: dibs acquire ID PATH…"
+    return "the board is empty; add a task: dibs add 'what to do'"
+
+
 def list_tasks(ctx: Context, args: Args) -> int:
     wanted = dict.fromkeys(args.status or (["all"] if args.all else ["open"]))
     statuses = list(dict.fromkeys(status for word in wanted for status in _GROUPS.get(word, (word,))))
@@ -182,7 +188,7 @@ def _summary(
     counts = board.counts()
     closed = sum(n for status, n in counts.items() if status in _GROUPS["closed"])
     if not closed:
-        return f"{total:,} open" if total else "the board is empty; add a task: dibs add 'what to do'"
+        return f"{total:,} open" if total else _empty(board)
     failed = counts["failed"]  # type: ignore[index]
     return f"{total:,} open, {closed:,} closed" + (f" ({failed:,} failed)" if failed else "") + "; --all shows them"
 
@@ -200,7 +206,7 @@ def ready(ctx: Context, args: Args) -> int:
         if any(ctx.board.counts().values()):
             ctx.say("nothing to claim now; what stands in the way: dibs list")
         else:
-            ctx.say("the board is empty; add a task: dibs add 'what to do'")
+            ctx.say(_empty(ctx.board))
         return 0
     _print(ctx, tasks)
     if more:
@@ -311,7 +317,8 @@ def _sheet(
     if task.result is not None:
         row("result", task.result)
     made = f" by {task.created_by}" if task.created_by else ""
-    row("added", f"{clock(task.created_at)}{made}")
+    if task.created_at:  # not every dialect's file says when
+        row("added", f"{clock(task.created_at)}{made}")
     if task.completed_at is not None:
         row("closed" if task.status != "review" else "handed in", clock(task.completed_at))
     if events:

@@ -439,8 +439,10 @@ def _stem_of(path: str) -> str:
 
 
 def root_of(folder: str) -> str:
-    """The folder that holds `board/`, given that or the board folder itself."""
+    """The folder that holds `board/`, given that, the board folder itself, or the tasks in it."""
     parent, name = os.path.split(folder)
+    if name == "tasks" and os.path.basename(parent) == "board" and os.path.isdir(folder):
+        return os.path.dirname(parent)
     here = os.path.isdir(os.path.join(folder, "board", "tasks"))
     return parent if name == "board" and not here and os.path.isdir(os.path.join(folder, "tasks")) else folder
 

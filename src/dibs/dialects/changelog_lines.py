@@ -82,7 +82,7 @@ def append(path: str, lines: Sequence[bytes], durable: bool) -> None:
     for line in lines:
         if b"\n" in line:
             raise Invalid("a changelog line cannot contain a line break")
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _FLAGS, 0o666)
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | _FLAGS, 0o666)
     try:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):

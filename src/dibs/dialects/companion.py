@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 
 from dibs import fs
+from dibs.errors import BoardUnusable
 from dibs.jsontext import dumps, loads
 from dibs.model import IN_PROGRESS, PENDING, BoardTask, Worker
 
@@ -91,10 +92,13 @@ class Companion:
         if data == self._data:
             return
         self._make_folder()
-        fs.replace_file(self.path, data, durable=False)
+        fs.replace_file(self.path, data, durable=False, follow=False)
         self._data = data
 
     def _make_folder(self) -> None:
+        if os.path.islink(self.folder):
+            # Whoever put it there decides where our notes would go, and over what.
+            raise BoardUnusable(f"{self.folder} is a link, and dibs keeps its notes only in a folder of its own")
         if not os.path.isdir(self.folder):
             os.makedirs(self.folder, exist_ok=True)
             try:

@@ -1,5 +1,9 @@
 """Which dialect's board belongs to a directory: its files are looked for here and in every folder above, up to the root
-of the work tree (outside one, up to the root of the file system)."""
+of the work tree (outside one, up to the root of the file system).
+
+In a linked work tree the same place of the main one goes first: a board that is committed is checked out into every
+work tree, and workers on copies of a board do not share it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,17 @@ MOST_FOLDERS = 2000
 
 def discover(start: str) -> tuple[str, str] | None:
     """(scheme, folder) of the nearest board in a dialect's files, if there is one."""
-    top = find_place(start).worktree
+    place = find_place(start)
     folder = os.path.realpath(start)
+    if place.is_worktree and place.worktree is not None and place.home != place.worktree:
+        same = os.path.normpath(os.path.join(place.home, os.path.relpath(folder, place.worktree)))
+        found = _upward(same, place.home)
+        if found is not None:
+            return found
+    return _upward(folder, place.worktree)
+
+
+def _upward(folder: str, top: str | None) -> tuple[str, str] | None:
     while True:
         found = _whole(at(folder), top)
         if found is not None:
@@ -35,21 +48,40 @@ def _whole(found: tuple[str, str] | None, top: str | None) -> tuple[str, str] | 
 
 def near(start: str) -> list[tuple[str, str]]:
     """Boards in dialects' files that `discover` does not find from here: in folders below, and above the work tree."""
-    found: dict[tuple[str, str], None] = {}
     folder = os.path.realpath(start)
-    ahead = [(folder, 0)]
-    for count, (here, depth) in enumerate(ahead):
-        if count == MOST_FOLDERS:
-            break
-        if (board := _whole(at(here), None)) is not None:
-            found[board] = None
-        elif depth < DEPTH:
-            ahead += [(below, depth + 1) for below in _folders(here)]
+    found = dict.fromkeys(below(folder))
     while folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
         if (board := _whole(at(folder), None)) is not None:
             found[board] = None
     return list(found)
+
+
+def below(folder: str, most: int = MOST_FOLDERS) -> list[tuple[str, str]]:
+    """Boards in a folder or not far below it, the nearest first, as far as `most` folders tell."""
+    found: dict[tuple[str, str], None] = {}
+    ahead = [(folder, 0)]
+    for count, (here, depth) in enumerate(ahead):
+        if count == most:
+            break
+        if (board := _whole(at(here), None)) is not None:
+            found[board] = None
+        elif depth < DEPTH:
+            ahead += [(inner, depth + 1) for inner in _folders(here)]
+    return list(found)
+
+
+def named(path: str) -> tuple[str, str] | None:
+    """The dialect and folder of which a path is, by its name, the file of tasks or the folder itself."""
+    folder, name = os.path.split(path)
+    if os.path.isdir(path):
+        found = at(path) if name in (".workflow", ".bilu") or _is_work_item(path) else None
+        return found if found is not None and found[1] == path else None
+    if name == "taskboard.json":
+        return "taskboard", folder
+    if name == "board.json" and os.path.basename(folder) == ".workflow":
+        return "workflow", folder
+    return ("workitems", folder) if name == "progress.yaml" else None
 
 
 def _folders(folder: str) -> list[str]:

@@ -58,8 +58,8 @@ POLL = 0.05
 _LONG_AGO = 1_700_000_000.0
 """From when on what does not end is reckoned, if it is older or does not say how old it is."""
 
-_LAST_TOKEN = 2**53
-"""The last token that a time keeps when it is written as seconds and read again. Later times are somebody's mistake."""
+AHEAD = 86_400.0
+"""Seconds by which a claim's time may be ahead of our clock. Later times are somebody's mistake: they do not count."""
 
 
 class FileStore(FileWriting):
@@ -230,7 +230,7 @@ class FileStore(FileWriting):
     def _describe(self, task: BoardTask, by_id: Mapping[str, BoardTask]) -> None:
         task.unmet = self._unmet(task, by_id)
         self.companion.describe(task)
-        if task.token is not None and self.top_token < task.token < _LAST_TOKEN:
+        if task.token is not None and self.top_token < task.token < token_at(self.clock.wall() + AHEAD):
             self.top_token = task.token
 
     def _unmet(self, task: BoardTask, by_id: Mapping[str, BoardTask]) -> int:

@@ -139,7 +139,7 @@ class FileWriting:
 
     def _finish_noted(self, note: Mapping[str, Any], guard: Guard) -> None:
         try:
-            lines = [line.encode() for line in note["lines"]]
+            lines = [line.encode() for line in note["lines"] if "\n" not in line]
             begin = int(note["at"])
             if not lines or self.log.holds(lines, begin):
                 return  # the lines come last, so everything else is there
@@ -160,9 +160,14 @@ class FileWriting:
                 self._undo_noted(note)  # nothing was begun, and nobody was told that it was done
             return
         for path, was, becomes, data, now in states:
-            if _digest(now) == was != becomes and path.startswith(self.folder + os.sep):
+            if _digest(now) == was != becomes and self._is_inside(path):
                 self._put_file(path, data, guard, now)
         self.log.complete(lines, begin)
+
+    def _is_inside(self, path: str) -> bool:
+        """Does this lie in the board's folder, links and all? A note is only a file that anybody may have written."""
+        root = os.path.realpath(self.folder)
+        return os.path.realpath(path).startswith(root + os.sep) and not os.path.islink(path)
 
     def _judge_noted(self, lines: list[bytes], begin: int) -> None:
         """A write was killed and then somebody wrote by hand: the rows, read since, tell whether it had been made."""

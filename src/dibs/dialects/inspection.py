@@ -12,6 +12,7 @@ import time
 from dibs.dialects.bilu_index import Finding
 from dibs.errors import BoardUnusable, DependencyCycle
 from dibs.model import Record
+from dibs.times import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,37 +21,92 @@ if TYPE_CHECKING:
     from dibs.dialects.filestore import FileStore
     from dibs.guards.holder import Holder
 
-    Kind = Literal["file", "guard", "companion", "changelog"]
+    Kind = Literal["file", "guard", "notes", "changelog"]
 
 AGAIN = 0.2
-"""Seconds after which a file that made no sense is read once more: some programs write in place."""
+"""Seconds after which a file or a guard that made no sense is read once more: some programs write in place."""
+LONG = 600.0
+"""Seconds for which nobody needs to write: whoever has a guard for longer may never give it back."""
 
 
 class Part(Record):
-    """One thing on the disk. `holder` is who has a guard, None if nobody has; `state` is a sentence for people."""
+    """One thing on the disk. `holder` is who has a guard, None if nobody has; `state` is a sentence for people, `about`
+    says whom a guard keeps apart, and `stuck` why it will not go away by itself, if it will not."""
 
-    __slots__ = ("kind", "path", "bytes", "holder", "state")
+    __slots__ = ("kind", "path", "bytes", "holder", "state", "about", "stuck")
 
     def __init__(
-        self, kind: Kind, path: str, bytes: int | None = None, holder: Holder | None = None, state: str = ""
+        self,
+        kind: Kind,
+        path: str,
+        bytes: int | None = None,
+        holder: Holder | None = None,
+        state: str = "",
+        about: str = "",
+        stuck: str = "",
     ) -> None:
         self.kind: Kind = kind
         self.path = path
         self.bytes = bytes
         self.holder = holder
         self.state = state
+        self.about = about
+        self.stuck = stuck
 
 
 def parts(store: FileStore) -> list[Part]:
-    """The documented files, the guards with their holders, the companion and the changelog."""
+    """The documented files, the guards with their holders, dibs' own notes and the changelog."""
     found = [_file(path) for path in store._files()]
-    for guard in store.guards():
-        holder: Holder | None = guard.holder() if hasattr(guard, "holder") else None
-        found.append(Part("guard", str(getattr(guard, "path", "")), None, holder, "held" if holder else "free"))
-    found.append(Part("companion", store.companion.path, _size(store.companion.path), state=_companion(store)))
+    found += _guards(store)
+    found.append(Part("notes", store.companion.path, _size(store.companion.path), state=_notes(store)))
     if _size(store.log.path) is not None:
         found.append(Part("changelog", store.log.path, _size(store.log.path)))
     return found
+
+
+def _guards(store: FileStore) -> list[Part]:
+    guards: list[Any] = list(store.guards())
+    holders: list[Holder | None] = [guard.holder() for guard in guards]
+    if any(_stuck(guard, holder) for guard, holder in zip(guards, holders, strict=True)):
+        time.sleep(AGAIN)  # its maker may be between making and writing it
+        holders = [guard.holder() for guard in guards]
+    found = []
+    for guard, holder in zip(guards, holders, strict=True):
+        is_ours = os.path.dirname(guard.path) == store.companion.folder
+        about = "among dibs' own workers" if is_ours else "among all who write"
+        state = "held" if holder else "free"
+        found.append(Part("guard", guard.path, None, holder, state, about, _stuck(guard, holder)))
+    return found
+
+
+def _stuck(guard: Any, holder: Holder | None) -> str:
+    """Why nobody can write, and nothing will change that by itself; empty if something will. A kernel lock ends with
+    its process; the other guards are broken by the rule of their document, and never otherwise."""
+    from dibs.dialects.workitems_locks import ItemGuard, read
+    from dibs.guards import LockDirGuard, LockFileGuard
+    from dibs.guards.holder import ALIVE, DEAD, UNKNOWN
+
+    if holder is None or holder.state == DEAD:
+        return ""
+    is_long = holder.age is None or holder.age > LONG
+    if isinstance(guard, LockDirGuard):
+        if holder.state == UNKNOWN and (holder.pid is None or is_long):
+            return f"{holder.why}, and only a lock whose process is provably gone is broken"
+        if holder.state == ALIVE and is_long:
+            return f"{holder.why}, though writing takes no time; it may be another process that got its number"
+    elif isinstance(guard, LockFileGuard):
+        if holder.state == UNKNOWN:
+            return holder.why
+        if holder.age is not None and holder.age < -LONG:
+            return f"{holder.why}, and only its age would end it"
+    elif isinstance(guard, ItemGuard):
+        if holder.state == UNKNOWN:
+            return f"{holder.why}; a lock without a readable end counts as live"
+        lock = read(guard.path)
+        ends = lock.record.expires if lock is not None else None
+        if ends is not None and ends - time.time() > LONG:
+            return f"it ends only in {span(ends - time.time())}, though writing takes no time"
+    return ""
 
 
 def findings(store: FileStore) -> list[Finding]:
@@ -63,7 +119,7 @@ def findings(store: FileStore) -> list[Finding]:
             rows = _read(store)
         except BoardUnusable as error:
             return [damage(store, error)]
-    found = []
+    found = _doubts(store)
     for task in rows.values():
         for need in task.depends_on:
             if need not in rows:
@@ -76,6 +132,18 @@ def findings(store: FileStore) -> list[Finding]:
     except DependencyCycle as error:
         text = error.message.replace("would wait", "wait")
         found.append(Finding(_named(store, None), 0, "error", text))
+    return found
+
+
+def _doubts(store: FileStore) -> list[Finding]:
+    """What document 001's files leave open. (The JSON dialects refuse or name theirs when they are read.)"""
+    found: list[Finding] = []
+    if store.dialect == "workitems":
+        from dibs import fs
+        from dibs.dialects.progress_check import doubts
+
+        for path in store._files():
+            found += doubts(fs.read_file(path) or b"", _named(store, path))
     return found
 
 
@@ -110,7 +178,8 @@ def _named(store: FileStore, path: str | None) -> str:
 
 def _file(path: str) -> Part:
     try:
-        return Part("file", path, state=f"{len(os.listdir(path)):,} files")
+        count = len(os.listdir(path))
+        return Part("file", path, state="1 file" if count == 1 else f"{count:,} files")
     except NotADirectoryError:
         return Part("file", path, _size(path))
     except OSError as error:
@@ -124,7 +193,7 @@ def _size(path: str) -> int | None:
         return None
 
 
-def _companion(store: FileStore) -> str:
+def _notes(store: FileStore) -> str:
     """How dibs' own notes stand. Whatever is wrong with them, the documented files decide."""
     from dibs import fs
     from dibs.jsontext import loads

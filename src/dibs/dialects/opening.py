@@ -14,20 +14,30 @@ if TYPE_CHECKING:
     from dibs.dialects.filestore import FileStore
 
 
+TAKE_QUERIES = ("workflow", "bilu")
+_FILES = {"taskboard": "taskboard.json", "workflow": "board.json", "workitems": "progress.yaml"}
+_PARTS = {"workflow": (".workflow",), "bilu": (".bilu", "src"), "spec": ("spec",)}
+"""The folder that each document names for its files."""
+
+
 def open_dialect(
     scheme: str, folder: str, *, create: bool, durability: str, clock: Clock | None, agent: str | None
 ) -> FileStore:
     if durability not in ("full", "normal"):
         raise Invalid(f"durability must be full or normal, not {durability!r:.40}")
     kind = store_class(scheme)
+    folder, mark, query = folder.partition("?") if scheme in TAKE_QUERIES else (folder, "", "")
+    folder = meant(scheme, folder)
     if kind_of_network := fs.network_file_system(existing(folder)):
         raise BoardUnusable(
             f"{folder} is on a {kind_of_network} file system, whose locks and renames cannot be trusted",
             hint="keep the board on a local disk",
             path=folder,
         )
+    place = place_of(folder)
+    folder += mark + query
     kind.require(folder, create=create, agent=agent)
-    return kind(folder, place=place_of(folder), clock=clock, durable=durability == "full", agent=agent)
+    return kind(folder, place=place, clock=clock, durable=durability == "full", agent=agent)
 
 
 def store_class(scheme: str) -> type[FileStore]:
@@ -51,6 +61,29 @@ def store_class(scheme: str) -> type[FileStore]:
     from dibs.dialects.spec import SpecStore
 
     return SpecStore
+
+
+def meant(scheme: str, path: str) -> str:
+    """The board's folder, also where the address names its file of tasks, a folder in it, or the project around it."""
+    folder, name = os.path.split(path)
+    if name == _FILES.get(scheme) and not os.path.isdir(path):
+        return folder
+    if scheme == "bilu":
+        from dibs.dialects.bilu import root_of
+
+        path = root_of(path)
+    elif scheme == "spec" and name == ".locks" and os.path.isdir(path):
+        return folder
+    parts = [os.path.join(path, part) for part in _PARTS.get(scheme, ())]
+    return path if _is_board(scheme, path) else next((part for part in parts if _is_board(scheme, part)), path)
+
+
+def _is_board(scheme: str, folder: str) -> bool:
+    if scheme == "bilu":
+        return os.path.isdir(os.path.join(folder, "board", "tasks"))
+    if scheme == "spec":
+        return os.path.isdir(os.path.join(folder, ".locks"))
+    return os.path.isfile(os.path.join(folder, _FILES[scheme]))
 
 
 def existing(path: str) -> str:

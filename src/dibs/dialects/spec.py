@@ -24,7 +24,7 @@ from dibs.dialects.filetx import DialectTx, token_at
 from dibs.dialects.isotime import moment, precise
 from dibs.dialects.spec_text import Owner, encode, file_name, parse, path_of, task_name
 from dibs.errors import Busy, NoBoard, NotClaimable, Unsupported
-from dibs.guards.base import private_name, remove, sweep_litter
+from dibs.guards.base import is_private, private_name, remove, sweep_litter
 from dibs.guards.flock import FlockGuard
 from dibs.guards.naming import rename_to_new
 from dibs.model import COMPLETED, IN_PROGRESS, PENDING, BoardTask, Lock, Worker
@@ -62,6 +62,8 @@ class SpecStore(FileStore):
         super().__init__(folder, **{**options, "lease": FOREVER})
         self.lock_tasks: dict[str, str | None] = {}
         """The task for which each path is locked."""
+        self.lock_names: dict[str, str] = {}
+        """The folder of each lock that was found: a worker by hand may call a file otherwise, `./a` for example."""
         self._made: list[str] = []
         self._finishing = False
 
@@ -92,9 +94,9 @@ class SpecStore(FileStore):
 
     def _load(self, noted: set[str]) -> None:
         self.adopt([self._row(*found) for found in self._owners("tasks")])
-        self.lock_tasks = {}
+        self.lock_tasks, self.lock_names = {}, {}
         for name, owner, since in self._owners("files"):
-            path = path_of(name, owner)
+            path = path_of(name, owner).removeprefix("./")
             at = moment(owner.timestamp) if owner.timestamp else None
             since = since if at is None else at
             holder = Worker(owner.agent or NOBODY)
@@ -104,6 +106,7 @@ class SpecStore(FileStore):
             lock = Lock(path, holder, token_at(since), since, since + FOREVER, FOREVER)
             self.tables.locks[path, lock.token] = lock
             self.lock_tasks[path] = owner.task
+            self.lock_names[path] = name
             self.top_token = max(self.top_token, lock.token)
 
     def _row(self, name: str, owner: Owner, since: float) -> BoardTask:
@@ -121,7 +124,7 @@ class SpecStore(FileStore):
         except FileNotFoundError:
             return
         for name in names:
-            if name.startswith("."):
+            if is_private(name):
                 continue
             try:
                 found = os.lstat(os.path.join(folder, name))
@@ -144,6 +147,8 @@ class SpecStore(FileStore):
         for field, what in (("blockers", "blockers"), ("steps", "steps")):
             if getattr(task, field):
                 raise self.cannot(what, f"give it back instead: dibs release {task.id}")
+        if task.depends_on:
+            raise self.cannot("dependencies", "take the tasks in that order; a list of tasks needs another board")
         if task.status is IN_PROGRESS and task.lease != FOREVER:
             raise self.cannot("leases", "leave it out: nothing expires here; what is left behind: dibs recover")
         if task.status is IN_PROGRESS:
@@ -166,10 +171,13 @@ class SpecStore(FileStore):
             self.companion.locks[name] = entry
         left = [held for held in self.tables.locks.values() if self.lock_tasks.get(held.pattern) in ended]
         for lock in tx.dropped + left:
-            files[self._owner_path("files", file_name(lock.pattern))] = None
-            self.companion.locks.pop(file_name(lock.pattern), None)
+            files[self._owner_path("files", self.lock_name(lock))] = None
+            self.companion.locks.pop(self.lock_name(lock), None)
         # Last: a task that is still held tells whose the files are.
         return files | {self._owner_path("tasks", task_id): None for task_id in ended}
+
+    def lock_name(self, lock: Lock) -> str:
+        return self.lock_names.get(lock.pattern) or file_name(lock.pattern)
 
     def _owner_path(self, kind: str, name: str) -> str:
         return os.path.join(self.place_of(kind, name), "owner")
@@ -294,12 +302,12 @@ class SpecTx(DialectTx):
         """Two paths can have one name, and then one lock."""
         name = file_name(lock.pattern)
         for other in self._t.locks.values():
-            if other.pattern != lock.pattern and file_name(other.pattern) == name:
+            if other.pattern != lock.pattern and self._store.lock_name(other) == name:
                 raise _busy(lock.pattern, other.holder.name, f"holds {other.pattern}, which has the same lock name")
 
     def drop_locks(self, locks: Sequence[Lock]) -> None:
         for lock in locks:
-            folder = self._store.place_of("files", file_name(lock.pattern))
+            folder = self._store.place_of("files", self._store.lock_name(lock))
             self._refuse_young(lock.holder, folder)
             self.dropped.append(lock)
         super().drop_locks(locks)

@@ -40,12 +40,11 @@ FIRST_PAUSE = 0.01
 """Most holders are gone in milliseconds, so the first of the document's pauses are shorter; the total is the same."""
 _MOST = 1e6
 _ROLES = {
-    "claimed_activity": ("worker",),
-    "submitted_activity": ("worker",),
-    "released_activity": ("worker", "planner", "integrator", "lead"),
-    "accepted_activity": ("integrator",),
-    "rejected_activity": ("integrator",),
-    "work_item_created": ("planner",),
+    "claimed_activity": ("worker", "claim tasks"),
+    "submitted_activity": ("worker", "finish tasks"),
+    "accepted_activity": ("integrator", "accept work"),
+    "rejected_activity": ("integrator", "send work back"),
+    "work_item_created": ("planner", "create the board"),
 }
 _REFUSED = (
     ("priority", "priorities", "tasks are taken in the order of the file; make others depend on it: dibs dep"),
@@ -73,8 +72,9 @@ class WorkflowStore(JsonBoardStore):
                 hint=f"dibs --board workflow:{folder} --as planner-1 init",
             )
         if role_of(agent) != "planner":
+            who = f"{agent} is" if agent else "you are"
             raise NotAllowed(
-                f"there is no {FILE} in {folder}, and only a planner may create it; {agent or 'you'} is none",
+                f"there is no {FILE} in {folder}, and only a planner may create it; {who} not a planner",
                 hint=f"dibs --board workflow:{folder} --as planner-1 init",
             )
         os.makedirs(folder, exist_ok=True)
@@ -140,14 +140,14 @@ class WorkflowStore(JsonBoardStore):
             raise self.cannot("limits of attempts", "leave it out; dibs show ID tells how often a task was given back")
 
     def refuse_event(self, event: Event) -> None:
-        allowed = _ROLES.get(event.action)
+        allowed, verb = _ROLES.get(event.action, ("", ""))
         role = role_of(event.worker)
-        if allowed is None or role is None or role in allowed:
+        if not verb or role == allowed or role not in ("planner", "worker", "integrator"):
             return
+        article = "an" if role == "integrator" else "a"
         raise NotAllowed(
-            f"{event.worker} is {'an' if role[0] in 'aeiou' else 'a'} {role}, and on a workflow board only "
-            f"{' and '.join(name + 's' for name in allowed[:1])} do this ({event.action.replace('_', ' ')})",
-            hint=f"act under a name of that role: dibs --as {allowed[0]}-1 …",
+            f"{event.worker} is {article} {role}, and on a workflow board only {allowed}s {verb}",
+            hint=f"act under a name of that role: dibs --as {allowed}-1 …",
         )
 
     def _element(self, task: BoardTask) -> dict[str, Any]:

@@ -261,6 +261,9 @@ class ItemGuard(Guard):
         return True
 
     def _is_over(self, found: FoundLock) -> bool:
+        if found.record.doubt is not None:
+            # Whoever made it was killed, or forgot the content: nobody writes to a work item for this long.
+            return found.data is not None and self._clock() - found.since > WRITING
         return found.record.is_expired(self._clock()) or self._is_left(self.path, found.record.token)
 
     def _busy(self, found: FoundLock) -> Busy:
@@ -288,10 +291,12 @@ class ItemGuard(Guard):
 
     def _describe(self, found: FoundLock) -> Holder:
         record = found.record
-        if record.doubt is not None:
-            return Holder(record.holder, state=UNKNOWN, since=found.since, why=record.doubt)
         if self._is_over(found):
-            return Holder(record.holder, state=DEAD, since=record.acquired, why="it has ended: the next write goes on")
+            since = found.since if record.acquired is None else record.acquired
+            return Holder(record.holder, state=DEAD, since=since, why="it has ended: the next write goes on")
+        if record.doubt is not None:
+            why = f"{record.doubt}; it counts as ended {WRITING:.0f}s after it was made"
+            return Holder(record.holder, state=UNKNOWN, since=found.since, why=why)
         return Holder(record.holder, state=ALIVE, since=record.acquired, why="it is being written")
 
 

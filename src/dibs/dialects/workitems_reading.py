@@ -7,6 +7,7 @@ activity that is being finished as held or as finished, never as free.
 from __future__ import annotations
 
 import os
+import time
 
 from dibs import fs
 from dibs.clock import read as read_clock
@@ -19,6 +20,7 @@ from dibs.dialects.workitems_items import FILE, LOG, Item, create_new, item_fold
 from dibs.dialects.workitems_locks import BoardGuard, FoundLock, look
 from dibs.dialects.workitems_log import ItemsLog
 from dibs.errors import BoardUnusable, Busy, Invalid, NoBoard
+from dibs.limits import task_id
 from dibs.model import CANCELLED, COMPLETED, IN_PROGRESS, PENDING, BoardTask, Event, Worker
 
 TYPE_CHECKING = False
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
     from dibs.dialects.filewriting import Guard
     from dibs.dialects.progress_yaml import Progress
+
+
+SETTLING = 5.0
+"""Seconds to wait for a file that makes no sense while somebody holds its work item's lock."""
 
 
 class ItemsReading(FileStore):
@@ -54,8 +60,6 @@ class ItemsReading(FileStore):
         else:
             title = title[len(number) :].strip("-_ ") or title
         os.makedirs(os.path.join(folder, "locks"), exist_ok=True)
-        import time
-
         from dibs.worker import login_name
 
         who = agent or os.environ.get("DIBS_AGENT") or login_name(os.environ)
@@ -200,8 +204,26 @@ class ItemsReading(FileStore):
         if data == item.data:
             return set()
         before = item.facts
-        item.take(data, self._parse(item.path, data))
+        data, progress = self._parse_settled(item, data)
+        item.take(data, progress)
+        for activity_id in item.facts:
+            try:
+                task_id(activity_id)
+            except Invalid:
+                raise self.damaged(item.path, f"{activity_id!r:.60} is no id: letters, digits, . _ - only") from None
         return set(differing(item.facts, before))
+
+    def _parse_settled(self, item: Item, data: bytes) -> tuple[bytes, Progress]:
+        """A worker by hand may be writing the file in place, holding the work item's lock: then half a file is no news."""
+        end = time.monotonic() + SETTLING
+        while True:
+            try:
+                return data, self._parse(item.path, data)
+            except BoardUnusable:
+                if time.monotonic() > end or not os.path.lexists(item.lock_path(item.id or number_of(item.name) or "")):
+                    raise
+            time.sleep(0.05)
+            data = self._read(item.path)
 
     def _read(self, path: str) -> bytes:
         try:

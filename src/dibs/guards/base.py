@@ -106,6 +106,11 @@ def private_name(path: str) -> str:
     return os.path.join(folder, f".{name}.dibs-{os.getpid()}-{os.urandom(6).hex()}")
 
 
+def is_private(name: str) -> bool:
+    """Is this the last part of such a name?"""
+    return name.startswith(".") and ".dibs-" in name
+
+
 LITTER_AGE = 3600.0
 
 

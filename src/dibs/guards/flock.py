@@ -87,10 +87,10 @@ class FlockGuard(Guard):
 
     def _busy(self) -> Busy:
         found = self.holder()
-        who = f"; {found.why}" if found is not None and found.pid is not None else ""
+        who = found.why if found is not None and found.pid is not None else "another process holds it"
         return Busy(
             f"lock busy: {self.path}",
-            hint=f"another process holds it{who}; wait longer, or try again later",
+            hint=f"{who}; wait longer, or try again later",
             path=self.path,
             holder=found.as_dict() if found is not None else None,
         )

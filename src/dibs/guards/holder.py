@@ -44,6 +44,15 @@ class Holder:
     def agent(self) -> str | None:
         return self.name
 
+    def told(self) -> str:
+        """Who has it and how they are, for somebody whom they keep waiting."""
+        name = self.name or "somebody"
+        if self.pid is not None:
+            name = f"process {self.pid} ({self.name})" if self.name else f"process {self.pid}"
+        if self.state == ALIVE and self.pid is not None:
+            return f"{name} has it, and is running"
+        return f"{name} {'left' if self.state == DEAD else 'has'} it; {self.why}"
+
     def as_dict(self) -> dict[str, object]:
         return {key: getattr(self, key) for key in self.__slots__}
 

@@ -150,7 +150,7 @@ class LockDirGuard(Guard):
 
     def _busy(self, found: _Found) -> Busy:
         holder = found.holder(self._clock())
-        hint = NO_LOCK if found.is_foreign() else HINT
+        hint = NO_LOCK if found.is_foreign() else f"{holder.told()}; {HINT}"
         return Busy(f"error: lock busy: {self.path}", hint=hint, path=self.path, holder=holder.as_dict())
 
     # -- judging and breaking

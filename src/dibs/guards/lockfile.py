@@ -177,11 +177,11 @@ class LockFileGuard(Guard):
         return True
 
     def _busy(self, holder: Holder) -> Busy:
-        name = f"{holder.name} has it" if holder.name else "somebody has it"
-        since = f" since {ago(holder.since, self._clock())}" if holder.since is not None else ""
+        is_past = holder.since is not None and holder.since <= self._clock()
+        has = f"took it {ago(holder.since, self._clock())}" if is_past else "has it"
         return Busy(
             BUSY,
-            hint=f"{self.path}: {name}{since}; {holder.why}; try again later",
+            hint=f"{self.path}: {holder.name or 'somebody'} {has}; {holder.why}; try again later",
             path=self.path,
             holder=holder.as_dict(),
         )
