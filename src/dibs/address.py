@@ -84,7 +84,7 @@ def _open_dialect(
 
 
 def _refuse_unknown_kind(url: str, scheme: str, rest: str) -> None:
-    """`taskbord:state` is a mistake; `C:\\board.db` is a path, and so is whatever is there already."""
+    """`taskbord:state` is a mistake; `C:/board.db` is a path, and so is whatever is there already."""
     word = scheme.replace("-", "").replace("+", "").replace("_", "")
     if len(scheme) < 2 or not word.isascii() or not word.isalnum() or os.path.lexists(_folder_path(url)):
         return
@@ -100,9 +100,11 @@ def _refuse_unknown_kind(url: str, scheme: str, rest: str) -> None:
 
 def _pointed_at(given: str, path: str) -> tuple[str, str] | None:
     """The dialect's board that a path without a scheme means by its name, if it is not a SQLite board's (`path`)."""
-    is_folder = path != given
-    if os.path.exists(path) if is_folder else os.path.basename(given) not in _DIALECTS_FILES:
-        return None
+    if path == given:
+        if os.path.basename(path) not in _DIALECTS_FILES:
+            return None
+    elif os.path.exists(path):
+        return None  # a folder with a SQLite board in it
     from dibs.dialects.discover import named
 
     return named(given)

@@ -66,6 +66,32 @@ def test_what_can_never_be_claimed_is_found(place: Shell) -> None:
     assert "error: these tasks wait for each other in a circle: a, b" in result.out
 
 
+def test_an_activity_that_is_not_what_its_writer_meant_is_found(place: Shell) -> None:
+    place.ok("--board", f"workitems:{place.folder}", "init")
+    place.ok("--board", f"workitems:{place.folder}", "add", "x", "--step", "first")
+    (path,) = place.folder.glob("*/progress.yaml")
+    assert "nothing wrong" in place.ok("check").out
+    was = path.read_text()
+    name = str(path.relative_to(place.folder))
+    line = was[: was.index("    status: pending")].count("\n") + 1
+    path.write_text(was.replace("    status: pending", "    statuss: pending", 1))
+    first, second, last = place.ok("check").out.splitlines()
+    assert first == f"{name}:{line - 2}: warning: activity WI-001-A1 has no status; it is read as pending"
+    assert second.startswith(f"{name}:{line}: warning: activity WI-001-A1 has a key 'statuss', which")
+    assert second.endswith("was status meant?")
+    assert last.endswith(": 2 warnings")
+    path.write_text(was.replace("    status: pending", "    status: later", 1))
+    assert "the status 'later' of activity WI-001-A1 is no word of document 001" in place.ok("check").out
+    path.write_text(was.replace("    actor: any", "    actor: robot", 1))
+    assert "the actor 'robot' of activity WI-001-A1 is no word of document 001" in place.ok("check").out
+    path.write_text(
+        was.replace("    status: pending", "    status: pending\n    estimate: 3d\n    started_at: null", 1)
+    )
+    assert "nothing wrong" in place.ok("check").out  # keys of other tools are fine
+    path.write_text(was.replace("activities:", "activites:", 1))
+    assert "the work item has a key 'activites'" in place.ok("check").out
+
+
 def test_check_takes_no_guard_and_makes_no_file(place: Shell) -> None:
     path = place.folder / "taskboard.json"
     path.write_text('{"tasks": []}')

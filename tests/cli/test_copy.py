@@ -109,6 +109,25 @@ def test_people_are_told_exactly_what_was_left_out(place: Shell) -> None:
     assert all(width(line) <= 80 for line in result.out.splitlines()[2:])
 
 
+def test_a_copy_that_changes_which_board_is_used_here_says_so(place: Shell) -> None:
+    furnish(f"taskboard:{place.folder}")
+    board = f"sqlite:{place.folder}/.dibs/board.db"
+    assert "in this folder" not in place.ok("copy", "taskboard:.", "aside.db").out
+    lines = place.ok("copy", "taskboard:.", board).out.splitlines()
+    assert "all that dibs knows of the tasks was copied" in lines
+    assert lines[-1] == (f"dibs in this folder now uses {board}; workers by hand still use taskboard:{place.folder}")
+    assert "in this folder" not in place.ok("copy", board, "bilu:.bilu").out
+    document = place.ok("copy", board, "sqlite:exact.db", "--json").json
+    assert document["used_here"] == board
+
+
+def test_the_first_board_of_a_folder_is_said_to_be_used(place: Shell) -> None:
+    furnish(f"sqlite:{place.folder}/one.db")
+    (place.folder / "new").mkdir()
+    result = place.ok("copy", "../one.db", "taskboard:.", cwd=place.folder / "new")
+    assert result.out.splitlines()[-1] == f"dibs in this folder now uses taskboard:{place.folder}/new"
+
+
 def test_between_two_sqlite_boards_the_copy_is_the_same_to_the_byte(place: Shell) -> None:
     furnish("sqlite:" + str(place.folder / "one.db"))
     result = place.ok("copy", "one.db", "two.db")

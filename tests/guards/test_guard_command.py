@@ -51,8 +51,11 @@ def test_a_lock_directory_that_is_there_already_is_recognised(place: Place) -> N
     (place.folder / "lock" / "pid").write_text(str(os.getpid()))
     code, out, err = place("guard", "lock", "--timeout", "0", "--", "echo", "in")
     assert (code, out) == (1, "")
-    assert "lock busy: lock\n" in err
-    assert "If you are sure no bilu process is running, remove the lock directory." in " ".join(err.split())
+    assert err.startswith("dibs: lock busy: lock\n")
+    assert f"process {os.getpid()} has it, and is running" in " ".join(err.split())
+    assert "bilu" not in err
+    (place.folder / "lock" / "pid").write_text("")
+    assert "it names no process: ask who made it" in place("guard", "lock", "--timeout", "0", "--", "true")[2]
     (place.folder / "lock" / "pid").write_text(str(NOBODY))
     assert place("guard", "lock", "--timeout", "0", "--", "echo", "in") == (0, "in\n", "")
 
@@ -72,8 +75,19 @@ def test_the_kind_can_be_said(place: Place) -> None:
     with LockFileGuard(place.folder / "b.lock", "worker-9"):
         code, _, err = place("guard", "--kind", "file", "--timeout", "0", "b.lock", "--", "true")
     assert code == 1
-    assert "Board is locked by another agent. Cannot proceed." in err
-    assert "worker-9" in err
+    assert err.startswith("dibs: lock busy: b.lock\n")
+    assert "Board" not in err
+    assert "worker-9 has it" in err
+    agent = place("--as", "worker-3", "guard", "--kind", "file", "b.lock", "--", "cat", "b.lock")[1]
+    assert '"agent": "worker-3"' in agent
+
+
+def test_the_lock_of_a_bilu_board_keeps_its_documents_hint(place: Place) -> None:
+    (place.folder / "board" / "tasks").mkdir(parents=True)
+    with LockDirGuard(place.folder / "storage" / "lock", "rebuild"):
+        err = " ".join(place("guard", "storage/lock/", "--timeout", "0", "--", "true")[2].split())
+    hint = "If you are sure no bilu process is running, remove the lock directory."
+    assert f"process {os.getpid()} (rebuild) has it, and is running; {hint}" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -83,6 +83,16 @@ def test_busy_names_the_path_and_gives_the_documents_hint(place: Place) -> None:
     with place.guard(), pytest.raises(Busy) as caught:
         place.guard().acquire(0)
     assert caught.value.message == f"error: lock busy: {place.path}"
+    assert caught.value.hint.startswith(f"process {os.getpid()} (")
+    assert caught.value.hint.endswith(
+        " has it, and is running; If you are sure no bilu process is running, remove the lock directory."
+    )
+
+
+def test_of_a_lock_that_names_nobody_only_the_documents_hint_is_given(place: Place) -> None:
+    place.path.mkdir(parents=True, exist_ok=True)
+    with pytest.raises(Busy) as caught:
+        place.guard().acquire(0)
     assert caught.value.hint == "If you are sure no bilu process is running, remove the lock directory."
 
 

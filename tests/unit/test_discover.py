@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dibs import TaskBoard
 from dibs.address import open_store
+from dibs.cli import main as cli
 from dibs.dialects.discover import discover, near
 from dibs.errors import NoBoard
 from dibs.stores.sqlite import SqliteStore
@@ -60,17 +62,73 @@ def test_the_root_of_the_work_tree_stops_the_search(tmp_path: Path, layout: str)
     assert [scheme for scheme, _ in near(str(root / "sub"))] == [layout.partition(",")[0]]
 
 
-def test_a_linked_work_tree_stops_it_too(tmp_path: Path) -> None:
-    main = repository(tmp_path / "main")
-    lay(main, "taskboard.json")
-    (main / ".git" / "worktrees" / "side").mkdir(parents=True)
-    (main / ".git" / "worktrees" / "side" / "HEAD").write_text("ref: refs/heads/side\n")
-    (main / ".git" / "worktrees" / "side" / "commondir").write_text("../..\n")
-    side = main / "trees" / "side"
+def linked(main: Path, side: Path) -> Path:
+    """A work tree of `main`'s repository, as `git worktree add` makes it."""
+    about = main / ".git" / "worktrees" / "side"
+    about.mkdir(parents=True)
+    (about / "HEAD").write_text("ref: refs/heads/side\n")
+    (about / "commondir").write_text("../..\n")
     side.mkdir(parents=True)
-    (side / ".git").write_text(f"gitdir: {main / '.git' / 'worktrees' / 'side'}\n")
-    assert discover(str(side)) is None
-    assert discover(str(main / "trees")) == ("taskboard", str(main))
+    (side / ".git").write_text(f"gitdir: {about}\n")
+    return side
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_linked_work_tree_shares_the_board_of_the_main_one(tmp_path: Path, layout: str) -> None:
+    main = repository(tmp_path / "main")
+    side = linked(main, tmp_path / "side")
+    name, folder, start = LAYOUTS[layout]
+    scheme = layout.partition(",")[0]
+    (side / start / "deep").mkdir(parents=True)
+    lay(side, name)  # only in the linked one, as on a branch that is not merged
+    assert discover(str(side / start / "deep")) == (scheme, str(side / folder))
+    lay(main, name)  # committed, so that each work tree has a copy
+    assert discover(str(side / start / "deep")) == (scheme, str(main / folder))
+    assert discover(str(main / start)) == (scheme, str(main / folder))
+
+
+def test_the_main_work_tree_goes_first_up_to_its_root(tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    side = linked(main, main / "trees" / "side")
+    lay(tmp_path, "taskboard.json")
+    (side / "part").mkdir()
+    assert discover(str(side / "part")) is None
+    lay(side, "part/taskboard.json")
+    assert discover(str(side / "part")) == ("taskboard", str(side / "part"))
+    lay(main, ".workflow/board.json")
+    assert discover(str(side / "part")) == ("workflow", str(main / ".workflow"))
+    lay(main, "part/taskboard.json")
+    assert discover(str(side / "part")) == ("taskboard", str(main / "part"))
+
+
+def test_workers_in_two_work_trees_claim_from_one_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = repository(tmp_path / "main")
+    side = linked(main, tmp_path / "side")
+    monkeypatch.delenv("DIBS_BOARD", raising=False)
+    with TaskBoard.open(f"workflow:{main}/.workflow", create=True, worker="planner-1") as board:
+        board.add("only one", id="task-001")
+    lay(side, ".workflow/board.json")
+    (side / ".workflow" / "board.json").write_bytes((main / ".workflow" / "board.json").read_bytes())
+    claimed = []
+    for here, name in ((main, "worker-1"), (side, "worker-2")):
+        monkeypatch.chdir(here)
+        with TaskBoard.open(worker=name) as board:
+            claimed.append(board.claim(name))
+    assert [task and task.id for task in claimed] == ["task-001", None]
+
+
+def test_init_in_a_linked_work_tree_says_that_the_board_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main = repository(tmp_path / "main")
+    side = linked(main, tmp_path / "side")
+    lay(main, ".workflow/board.json")
+    monkeypatch.delenv("DIBS_BOARD", raising=False)
+    monkeypatch.chdir(side)
+    assert cli(["init"]) == 0
+    assert f"the board is there already: workflow:{main}/.workflow; nothing was changed" in capsys.readouterr().out
+    assert not (main / ".dibs").exists()
+    assert not (side / ".dibs").exists()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

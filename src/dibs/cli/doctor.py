@@ -138,7 +138,8 @@ def _near(report: Report, error: NoBoard, named: str | None) -> None:
     urls = [f"{scheme}:{folder}" for scheme, folder in near(start)]
     if urls:
         report.facts["near"] = urls
-        report.findings[-1]["hint"] += f"; or use one that is near: dibs --board {quoted(urls[0])} list"
+        if "dibs --board" not in error.hint:
+            report.findings[-1]["hint"] += f"; or use one that is near: dibs --board {quoted(urls[0])} list"
 
 
 # -- the file

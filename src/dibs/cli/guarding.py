@@ -61,7 +61,8 @@ def _reword(error: Busy, held: Guard) -> None:
 
     error.message = f"lock busy: {held.path}"
     if isinstance(held, LockDirGuard) and not _is_bilu(held.path):
-        error.hint = error.hint.replace(HINT, "wait longer, or try again later")
+        unknown = "it names no process: ask who made it, or try again later"
+        error.hint = unknown if error.hint == HINT else error.hint.replace(HINT, "wait longer, or try again later")
 
 
 def _is_bilu(path: str) -> bool:

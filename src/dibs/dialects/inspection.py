@@ -100,9 +100,11 @@ def _stuck(guard: Any, holder: Holder | None) -> str:
         if holder.age is not None and holder.age < -LONG:
             return f"{holder.why}, and only its age would end it"
     elif isinstance(guard, ItemGuard):
-        if holder.state == UNKNOWN:
-            return f"{holder.why}; a lock without a readable end counts as live"
         lock = read(guard.path)
+        if lock is not None and lock.data is None:
+            return "it cannot be read, and so it counts as live"
+        if lock is not None and holder.state == UNKNOWN and time.time() - lock.since > LONG:
+            return holder.why
         ends = lock.record.expires if lock is not None else None
         if ends is not None and ends - time.time() > LONG:
             return f"it ends only in {span(ends - time.time())}, though writing takes no time"

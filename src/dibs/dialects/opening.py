@@ -27,7 +27,7 @@ def open_dialect(
         raise Invalid(f"durability must be full or normal, not {durability!r:.40}")
     kind = store_class(scheme)
     folder, mark, query = folder.partition("?") if scheme in TAKE_QUERIES else (folder, "", "")
-    folder = meant(scheme, folder)
+    folder = meant(scheme, os.path.normpath(folder))
     if kind_of_network := fs.network_file_system(existing(folder)):
         raise BoardUnusable(
             f"{folder} is on a {kind_of_network} file system, whose locks and renames cannot be trusted",

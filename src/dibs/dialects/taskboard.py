@@ -155,7 +155,8 @@ class TaskboardStore(JsonBoardStore):
 
     def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
         if task.status not in _STATUSES.values():
-            raise self.cannot("cancelled tasks", f"end it as failed instead: dibs claim {task.id}, then dibs fail {task.id} 'why'")
+            hint = f"end it as failed instead: dibs claim {task.id}, then dibs fail {task.id} 'why'"
+            raise self.cannot("cancelled tasks", hint)
         for field, what, hint in _REFUSED:
             if getattr(task, field):
                 raise self.cannot(what, hint)

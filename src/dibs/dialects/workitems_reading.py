@@ -214,7 +214,7 @@ class ItemsReading(FileStore):
         return set(differing(item.facts, before))
 
     def _parse_settled(self, item: Item, data: bytes) -> tuple[bytes, Progress]:
-        """A worker by hand may be writing the file in place, holding the work item's lock: then half a file is no news."""
+        """A worker by hand may be writing the file in place, holding the work item's lock: half a file is no news."""
         end = time.monotonic() + SETTLING
         while True:
             try:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 ALIVE, DEAD, UNKNOWN = "alive", "dead", "unknown"
+LONGEST_NAME = 60
+"""Characters of a holder's name that a sentence has: it may be a whole command line."""
 
 
 class Holder:
@@ -46,9 +48,11 @@ class Holder:
 
     def told(self) -> str:
         """Who has it and how they are, for somebody whom they keep waiting."""
-        name = self.name or "somebody"
+        name = self.name or ""
+        name = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
         if self.pid is not None:
-            name = f"process {self.pid} ({self.name})" if self.name else f"process {self.pid}"
+            name = f"process {self.pid}" + (f" ({name})" if name else "")
+        name = name or "somebody"
         if self.state == ALIVE and self.pid is not None:
             return f"{name} has it, and is running"
         return f"{name} {'left' if self.state == DEAD else 'has'} it; {self.why}"

@@ -150,7 +150,8 @@ class LockDirGuard(Guard):
 
     def _busy(self, found: _Found) -> Busy:
         holder = found.holder(self._clock())
-        hint = NO_LOCK if found.is_foreign() else f"{holder.told()}; {HINT}"
+        who = f"{holder.told()}; " if holder.pid is not None or holder.name else ""
+        hint = NO_LOCK if found.is_foreign() else who + HINT
         return Busy(f"error: lock busy: {self.path}", hint=hint, path=self.path, holder=holder.as_dict())
 
     # -- judging and breaking

@@ -178,7 +178,7 @@ class LockFileGuard(Guard):
 
     def _busy(self, holder: Holder) -> Busy:
         is_past = holder.since is not None and holder.since <= self._clock()
-        has = f"took it {ago(holder.since, self._clock())}" if is_past else "has it"
+        has = "has it" + (f", taken {ago(holder.since, self._clock())}" if is_past else "")
         return Busy(
             BUSY,
             hint=f"{self.path}: {holder.name or 'somebody'} {has}; {holder.why}; try again later",

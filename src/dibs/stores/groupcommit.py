@@ -9,8 +9,9 @@ writer works while the disk does.
 
 On a disk that takes its time, writers would fall into two groups that sync by turns: those whom the last sync covered
 are just making their next commits when the next sync begins without them. So whoever is about to sync waits for them
-a little (`_gather`): no longer than a part of what the last sync took, not for itself, and not at all where syncing is
-quick. The file holds, for that, what had been synced before the last sync and how long that took.
+a little (`_gather`): no longer than a part of what the last sync took, and not at all where syncing is quick. The file
+holds, for that, what had been synced before the last sync, how long that took, and which processes made the last
+commits; where that is wrong or missing, a sync begins a little earlier or later, and no more.
 
 What a crash leaves: a counter of synced commits that is too low, which costs one sync more. Only the difference of
 the two counters means anything, so a lost or old file does no harm. A failed sync raises `OutcomeUnknown`; since the
@@ -33,7 +34,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_COMMITTED, _SYNCED, _FLAG, _BEFORE, _TOOK = 0, 8, 16, 24, 32
+_COMMITTED, _SYNCED, _FLAG, _BEFORE, _TOOK, _WRITERS = 0, 8, 16, 24, 32, 64
+_RING = 256
+"""So many of the last commits are known by their process."""
 _FAILED, _FINE = b"\1", b"\0"
 
 SLOW = 500
@@ -51,7 +54,6 @@ class GroupCommit:
         self._board = board
         self._sync = sync
         self._file = self._wal = -1
-        self._mine = 0
 
     @property
     def is_open(self) -> bool:
@@ -80,6 +82,7 @@ class GroupCommit:
         """The number of the commit that was just made; the caller has the gate."""
         try:
             number = self._counter(_COMMITTED) + 1
+            fs.write_at(self._file, os.getpid().to_bytes(4, "little"), _WRITERS + 4 * (number % _RING))
             fs.write_at(self._file, number.to_bytes(8, "little"), _COMMITTED)
         except OSError as error:
             raise OutcomeUnknown(
@@ -121,18 +124,29 @@ class GroupCommit:
                 fs.write_at(self._file, synced.to_bytes(8, "little") + took.to_bytes(8, "little"), _BEFORE)
             finally:
                 fs.unlock(self._file)
-                self._mine = number
 
     def _gather(self, synced: int) -> None:
         """Wait a little for those whom the last sync covered: they are about to commit again."""
         before, took = self._counter(_BEFORE), self._counter(_TOOK)
-        company = synced - before - (before < self._mine <= synced)
-        if took < SLOW or not 0 < company < 10_000:
+        if took < SLOW or not 0 < synced - before < _RING // 2:
             return
-        goal = self._counter(_COMMITTED) + company
         end = time.perf_counter() + PATIENCE * min(took, 1_000_000) / 1_000_000
-        while self._counter(_COMMITTED) < goal and time.perf_counter() < end:
+        ring = fs.read_at(self._file, 4 * _RING, _WRITERS)
+        missing = self._writers(ring, before, synced)
+        seen = synced
+        while True:
+            committed = self._counter(_COMMITTED)
+            if committed != seen:
+                missing -= self._writers(fs.read_at(self._file, 4 * _RING, _WRITERS), seen, committed)
+                seen = committed
+            if not missing or time.perf_counter() >= end:
+                return
             time.sleep(GLANCE)
+
+    def _writers(self, ring: bytes, after: int, until: int) -> set[bytes]:
+        """The processes that made the commits after one number and up to another, as far as they are still known."""
+        first = max(after + 1, until - _RING // 2)
+        return {ring[4 * (n % _RING) : 4 * (n % _RING) + 4] for n in range(first, until + 1)}
 
     def _counter(self, offset: int) -> int:
         return int.from_bytes(fs.read_at(self._file, 8, offset), "little")
