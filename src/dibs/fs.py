@@ -122,6 +122,15 @@ def read_marker(path: str, limit: int = MARKER_BYTES) -> bytes | None:
         os.close(fd)
 
 
+def stamp(path: str) -> tuple[int, int, int] | None:
+    """What a change of a file changes, nearly always: time, size and inode; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
 def read_file(path: str) -> bytes | None:
     """A whole regular file, links followed; None if there is none."""
     try:

@@ -36,9 +36,7 @@ def conflicts(
 def run_out(patterns: Sequence[str], held: Sequence[Lock], now: float) -> list[Lock]:
     """The locks that overlap one of the patterns and bind nobody any more."""
     return [
-        lock
-        for lock in held
-        if lock.expires_at <= now and any(overlaps(pattern, lock.pattern) for pattern in patterns)
+        lock for lock in held if lock.expires_at <= now and any(overlaps(pattern, lock.pattern) for pattern in patterns)
     ]
 
 

@@ -175,13 +175,9 @@ def release(ctx: Context, args: Args) -> int:
         return 0
     if args.id is None:
         held = only_held(ctx, "release")
-        task = board.release(
-            held.id, worker=worker, token=held.token if args.token is None else args.token, note=note
-        )
+        task = board.release(held.id, worker=worker, token=held.token if args.token is None else args.token, note=note)
     else:
-        task = ctx.by_id(
-            args.id, lambda task_id: board.release(task_id, worker=worker, token=args.token, note=note)
-        )
+        task = ctx.by_id(args.id, lambda task_id: board.release(task_id, worker=worker, token=args.token, note=note))
     return _ended(ctx, task, "released")
 
 

@@ -473,8 +473,20 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("talk", ("tell", "inbox", "log")),
     (
         "board",
-        ("init", "export", "import", "copy", "recover", "check", "rebuild", "pivot", "doctor", "demo",
-         "completion", "help"),
+        (
+            "init",
+            "export",
+            "import",
+            "copy",
+            "recover",
+            "check",
+            "rebuild",
+            "pivot",
+            "doctor",
+            "demo",
+            "completion",
+            "help",
+        ),
     ),
 )
 

@@ -18,6 +18,7 @@ import os
 import time
 from _thread import allocate_lock
 
+from dibs import fs
 from dibs.clock import Clock
 from dibs.dialects.companion import Companion
 from dibs.dialects.eventlog import EventLog
@@ -285,7 +286,7 @@ class FileStore(FileWriting):
         raise NotImplementedError
 
     def mark_change(self) -> int:
-        return hash(tuple(_stamp(path) for path in (*self._files(), self.companion.path, self.log.path)))
+        return hash(tuple(fs.stamp(path) for path in (*self._files(), self.companion.path, self.log.path)))
 
     def wait_change(self, mark: int, timeout: float) -> bool:
         end = time.monotonic() + timeout
@@ -324,11 +325,3 @@ class FileStore(FileWriting):
             hint="to look its files over: dibs check",
             capability="derived files",
         )
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino

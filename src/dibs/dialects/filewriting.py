@@ -50,6 +50,7 @@ class FileWriting:
     log: EventLog
     _noted: set[str]
     _unsure: tuple[list[bytes], int] | None
+    _printed: tuple[bytes, str] | None = None
 
     def _encode(self, tx: DialectTx) -> dict[str, bytes | None]:
         """The files that this transaction changes, with their new content (None: removed), in the order of writing."""
@@ -107,7 +108,7 @@ class FileWriting:
                     f"somebody took the guard of {self.url} away while we held it; {name} was not written",
                     hint="nothing is lost; try again, and find out who breaks live locks: dibs doctor",
                 )
-            if fs.read_file(path) != was:
+            if not self._is_as_read(path, was):
                 raise Busy(
                     f"somebody changed {name} while we held the guard of {self.url}; it was not written",
                     hint="nothing is lost; try again, and find out who writes without the guard",
@@ -119,12 +120,24 @@ class FileWriting:
         else:
             fs.replace_file(path, data, self.durable, confirm)
 
+    def _is_as_read(self, path: str, was: bytes | None) -> bool:
+        """Does a file that we are about to replace still say what it said when we read it?"""
+        return fs.read_file(path) == was
+
+    def _fingerprint(self, data: bytes | None) -> str | None:
+        """Its digest. What was written last is what is replaced next, so that is kept."""
+        if data is None:
+            return None
+        if self._printed is None or self._printed[0] is not data:
+            self._printed = data, str(_digest(data))
+        return self._printed[1]
+
     def _redo(self, files: Mapping[str, bytes | None], lines: Sequence[bytes]) -> dict[str, Any]:
         entries = []
         for path, data in files.items():
             entry: dict[str, Any] = {"path": os.path.relpath(path, self.folder)}
-            entry["was"] = _digest(self._seen(path))
-            entry["becomes"] = _digest(data)
+            entry["was"] = self._fingerprint(self._seen(path))
+            entry["becomes"] = self._fingerprint(data)
             if len(files) > 1 and data is not None:
                 entry["content"] = data.decode("utf-8", "surrogateescape")
             entries.append(entry)

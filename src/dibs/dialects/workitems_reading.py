@@ -152,11 +152,11 @@ class ItemsReading(FileStore):
         return [item.path for item in self.items.values()]
 
     def mark_change(self) -> int:
-        from dibs.dialects.filestore import _stamp
+        from dibs.fs import stamp
 
-        looked = [super().mark_change(), _stamp(self.companion.folder)]
+        looked = [super().mark_change(), stamp(self.companion.folder)]
         for item in self.items.values():
-            looked += [_stamp(os.path.join(item.folder, "locks")), _stamp(os.path.join(item.folder, LOG))]
+            looked += [stamp(os.path.join(item.folder, "locks")), stamp(os.path.join(item.folder, LOG))]
         return hash(tuple(looked))
 
     def _forget(self) -> None:
