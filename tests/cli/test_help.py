@@ -20,6 +20,8 @@ NAMES = [command[0] for command in COMMANDS]
 def test_the_overview_fits_one_screen_and_names_every_command() -> None:
     lines = helping.overview().split("\n")
     assert len(lines) <= 60
+    assert any(line.startswith("locks: ") for line in lines)
+    assert any("busy: " in line for line in lines)
     assert max(map(len, lines)) <= 80
     listed = [name for _, names in GROUPS for name in names]
     assert sorted(listed) == sorted(NAMES)

@@ -53,6 +53,9 @@ def overview() -> str:
         "URL: sqlite:PATH taskboard:DIR workflow:DIR workitems:DIR bilu:DIR spec:DIR",
         "environment: DIBS_BOARD DIBS_AGENT DIBS_KIND DIBS_SESSION DIBS_JSON NO_COLOR",
         "ids may be shortened; exit codes: 0 ok, 1 refused, 2 usage, 3 nothing to claim",
+        "locks: what changes a board in files takes its lock (bilu: storage/lock,",
+        "workflow: board.lock); looking does not (list show ready log check rebuild);",
+        "busy: somebody is writing, nothing was changed, try again; who: dibs doctor",
         "more about a command: dibs COMMAND --help",
     ]
     return "\n".join(lines)
