@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dibs.guards.base import DEFAULT as DEFAULT
     from dibs.guards.base import Guard as Guard
     from dibs.guards.base import release_on_signals as release_on_signals
+    from dibs.guards.verify import write_then_verify as write_then_verify
     from dibs.guards.flock import FlockGuard as FlockGuard
     from dibs.guards.holder import Holder as Holder
     from dibs.guards.lockdir import LockDirGuard as LockDirGuard
@@ -33,6 +34,7 @@ _HOME = {
     "Guard": "base",
     "DEFAULT": "base",
     "release_on_signals": "base",
+    "write_then_verify": "verify",
     "Holder": "holder",
 }
 
