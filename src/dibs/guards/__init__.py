@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from dibs.guards.base import DEFAULT as DEFAULT
     from dibs.guards.base import Guard as Guard
     from dibs.guards.base import release_on_signals as release_on_signals
-    from dibs.guards.verify import write_then_verify as write_then_verify
     from dibs.guards.flock import FlockGuard as FlockGuard
     from dibs.guards.holder import Holder as Holder
     from dibs.guards.lockdir import LockDirGuard as LockDirGuard
     from dibs.guards.lockfile import LockFileGuard as LockFileGuard
+    from dibs.guards.verify import write_then_verify as write_then_verify
 
 _HOME = {
     "FlockGuard": "flock",
