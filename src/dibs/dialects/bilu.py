@@ -30,11 +30,11 @@ from dibs.dialects import bilu_index, bilu_text
 from dibs.dialects.bilu_claims import BiluCompanion
 from dibs.dialects.bilu_rows import blockers, fields, joined, priority, row, word
 from dibs.dialects.bilu_words import PRIORITIES, is_stem, link_to, slug
-from dibs.dialects.filestore import FileStore
+from dibs.dialects.filestore import NO_FAILING, NO_LIMITS, NO_RESERVATIONS, FileStore
 from dibs.dialects.filetx import DialectTx
 from dibs.errors import BoardUnusable, Busy, Duplicate, Invalid, NoBoard, Unsupported
 from dibs.guards.lockdir import LockDirGuard
-from dibs.model import FAILED, IN_PROGRESS, REVIEW, BoardTask, Event
+from dibs.model import IN_PROGRESS, REVIEW, BoardTask, Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,16 +52,19 @@ _SUFFIX = ".md"
 _TICK = 100_000_000
 _COARSE_TICK = 2_100_000_000
 """Nanoseconds within which two changes of a file may get the same time; the second where times are whole seconds."""
-_REFUSED = (
-    ("paths", "paths", "name them in the description, or keep the board in: dibs init"),
-    ("steps", "steps", "add them as tasks that depend on each other: dibs add --needs ID"),
-    ("parent", "parents", "say so with a label or a dependency: dibs add --label NAME --needs ID"),
-)
 
 
 class BiluStore(FileStore):
     dialect = "bilu"
     document = "002"
+    refused = (
+        ("paths", "paths", "name them in the description, or keep the board in: dibs init"),
+        ("steps", "steps", "add them as tasks that depend on each other: dibs add --needs ID"),
+        ("parent", "parents", "say so with a label or a dependency: dibs add --label NAME --needs ID"),
+        NO_FAILING,
+        NO_RESERVATIONS,
+        NO_LIMITS,
+    )
 
     @classmethod
     def require(cls, folder: str, *, create: bool, agent: str | None) -> None:
@@ -217,24 +220,13 @@ class BiluStore(FileStore):
     # -- rows to files
 
     def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
-        for field, what, hint in _REFUSED:
-            if getattr(task, field):
-                raise self.cannot(what, hint)
-        if task.status is FAILED:
-            raise self.cannot(
-                "failed tasks",
-                f"say why it cannot go on: dibs block {task.id} 'why'; or give it back: dibs release {task.id}",
-            )
+        super().refuse(task, before)
         if task.review and task.status is not REVIEW:
             raise Unsupported(
                 "a task of a bilu board cannot ask for a review: document 002 has a status for it, and no more",
                 hint="add the review as a task that depends on it: dibs add --needs ID",
                 capability="reviews",
             )
-        if task.reserved != "any":
-            raise self.cannot("reservations", "say in the description who should take it")
-        if task.max_attempts is not None:
-            raise self.cannot("limits of attempts", "leave it out; dibs show ID tells how often a task was given back")
         if before is None:
             priority(task.priority, self.weights)
 

@@ -63,11 +63,20 @@ AHEAD = 86_400.0
 """Seconds by which a claim's time may be ahead of our clock. Later times are somebody's mistake: they do not count."""
 
 
+NO_RESERVATIONS = ("reserved", "reservations", "say in the description who should take it")
+NO_LIMITS = ("max_attempts", "limits of attempts", "leave it out; dibs show ID tells how often a task was given back")
+NO_FAILING = (
+    "failed", "failed tasks", "say why it cannot go on: dibs block {id} 'why'; or give it back: dibs release {id}"
+)  # fmt: skip
+
+
 class FileStore(FileWriting):
     dialect = ""
     """The scheme of the board's URL, and the dialect's name in messages."""
     document = ""
     """The number of the document that specifies it."""
+    refused: tuple[tuple[str, str, str], ...] = ()
+    """What the format has no place for: a field of a task or a status, what that is called, and what to do instead."""
     lacks: frozenset[str] = frozenset()
     """What hints must not suggest, because the format has no place for it: "blockers", "lists of tasks"."""
     met_by: tuple[TaskStatus, ...] = (COMPLETED,)
@@ -128,6 +137,9 @@ class FileStore(FileWriting):
 
     def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
         """Raise `cannot(…)` if the format cannot hold what has become of this task."""
+        for field, what, hint in self.refused:
+            if task.status == field or _asks_for(task, field):
+                raise self.cannot(what, hint.format(id=task.id))
 
     def refuse_event(self, event: Event) -> None:
         """Raise if whoever is named may not do this on such a board."""
@@ -325,3 +337,11 @@ class FileStore(FileWriting):
             hint="to look its files over: dibs check",
             capability="derived files",
         )
+
+
+def _asks_for(task: BoardTask, field: str) -> bool:
+    """Is this field of a task, if it is one, other than for a task that asks for nothing?"""
+    value = getattr(task, field, None)
+    if field == "max_attempts":
+        return value is not None
+    return value != "any" if field == "reserved" else bool(value)

@@ -14,6 +14,7 @@ import errno
 import os
 
 from dibs import fs
+from dibs.dialects.filestore import NO_LIMITS, NO_RESERVATIONS
 from dibs.dialects.filetx import token_at
 from dibs.dialects.jsonboard import JsonBoardStore
 from dibs.errors import NoBoard
@@ -34,19 +35,21 @@ if TYPE_CHECKING:
 
 FILE = "taskboard.json"
 _STATUSES = {str(status): status for status in (PENDING, IN_PROGRESS, COMPLETED, FAILED)}
-_REFUSED = (
-    ("paths", "paths", "put them into the description, or keep the board in: dibs init"),
-    ("labels", "labels", "put them into the description"),
-    ("steps", "steps", "add them as tasks that depend on each other: dibs add --needs ID"),
-    ("blockers", "blockers", "give it back with: dibs release ID; or end it with: dibs fail ID 'why'"),
-    ("parent", "parents", "say so in the description, or with a dependency: dibs add --needs ID"),
-    ("review", "reviews", "add the review as a task that depends on it: dibs add --needs ID"),
-)
 
 
 class TaskboardStore(JsonBoardStore):
     dialect = "taskboard"
     document = "004"
+    refused = (
+        ("paths", "paths", "put them into the description, or keep the board in: dibs init"),
+        ("labels", "labels", "put them into the description"),
+        ("steps", "steps", "add them as tasks that depend on each other: dibs add --needs ID"),
+        ("blockers", "blockers", "give it back with: dibs release ID; or end it with: dibs fail ID 'why'"),
+        ("parent", "parents", "say so in the description, or with a dependency: dibs add --needs ID"),
+        ("review", "reviews", "add the review as a task that depends on it: dibs add --needs ID"),
+        NO_RESERVATIONS,
+        NO_LIMITS,
+    )
     lacks = frozenset(("blockers",))
 
     @classmethod
@@ -157,13 +160,7 @@ class TaskboardStore(JsonBoardStore):
         if task.status not in _STATUSES.values():
             hint = f"end it as failed instead: dibs claim {task.id}, then dibs fail {task.id} 'why'"
             raise self.cannot("cancelled tasks", hint)
-        for field, what, hint in _REFUSED:
-            if getattr(task, field):
-                raise self.cannot(what, hint)
-        if task.reserved != "any":
-            raise self.cannot("reservations", "say in the description who should take it")
-        if task.max_attempts is not None:
-            raise self.cannot("limits of attempts", "leave it out; dibs show ID tells how often a task was given back")
+        super().refuse(task, before)
 
     def _element(self, task: BoardTask) -> dict[str, Any]:
         return task.as_dict()

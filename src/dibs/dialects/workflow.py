@@ -20,11 +20,12 @@ import os
 import sys
 
 from dibs.dialects import workflow_text as text
+from dibs.dialects.filestore import NO_LIMITS, NO_RESERVATIONS
 from dibs.dialects.jsonboard import JsonBoardStore
 from dibs.errors import Invalid, NoBoard, NotAllowed
 from dibs.guards.holder import DEAD
 from dibs.guards.lockfile import LockFileGuard
-from dibs.model import CANCELLED, FAILED, IN_PROGRESS, BoardTask, Event, Worker
+from dibs.model import IN_PROGRESS, BoardTask, Event, Worker
 from dibs.worker import role_of
 
 TYPE_CHECKING = False
@@ -46,18 +47,26 @@ _ROLES = {
     "rejected_activity": ("integrator", "send work back"),
     "work_item_created": ("planner", "create the board"),
 }
-_REFUSED = (
-    ("priority", "priorities", "tasks are taken in the order of the file; make others depend on it: dibs dep"),
-    ("labels", "labels", "put them into the description"),
-    ("steps", "steps", "add them as tasks that depend on each other: dibs add --needs ID"),
-    ("blockers", "blockers", "give it back with a note: dibs release ID 'why'; or make it depend on a task: dibs dep"),
-    ("parent", "parents", "say so in the description, or with a dependency: dibs add --needs ID"),
-)
 
 
 class WorkflowStore(JsonBoardStore):
     dialect = "workflow"
     document = "000"
+    refused = (
+        ("priority", "priorities", "tasks are taken in the order of the file; make others depend on it: dibs dep"),
+        ("labels", "labels", "put them into the description"),
+        ("steps", "steps", "add them as tasks that depend on each other: dibs add --needs ID"),
+        (
+            "blockers",
+            "blockers",
+            "give it back with a note: dibs release ID 'why'; or let it wait: dibs dep",
+        ),
+        ("parent", "parents", "say so in the description, or with a dependency: dibs add --needs ID"),
+        ("failed", "failed tasks", "give it back with a note: dibs release {id} 'why'"),
+        ("cancelled", "cancelled tasks", "give it back with a note: dibs release {id} 'why'"),
+        NO_RESERVATIONS,
+        NO_LIMITS,
+    )
     lacks = frozenset(("blockers",))
     met_by = text.MET
 
@@ -127,17 +136,7 @@ class WorkflowStore(JsonBoardStore):
 
     def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
         task.review = True  # every task of this format goes through an integrator
-        for field, what, hint in _REFUSED:
-            if getattr(task, field):
-                raise self.cannot(what, hint)
-        if task.status is FAILED:
-            raise self.cannot("failed tasks", f"give it back with a note: dibs release {task.id} 'why'")
-        if task.status is CANCELLED:
-            raise self.cannot("cancelled tasks", f"give it back with a note: dibs release {task.id} 'why'")
-        if task.reserved != "any":
-            raise self.cannot("reservations", "say in the description who should take it")
-        if task.max_attempts is not None:
-            raise self.cannot("limits of attempts", "leave it out; dibs show ID tells how often a task was given back")
+        super().refuse(task, before)
 
     def refuse_event(self, event: Event) -> None:
         allowed, verb = _ROLES.get(event.action, ("", ""))

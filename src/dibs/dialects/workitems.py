@@ -22,7 +22,7 @@ import os
 
 from dibs.dialects import activity_lock, workitems_rows
 from dibs.dialects.activity_lock import LockRecord
-from dibs.dialects.filestore import NOBODY
+from dibs.dialects.filestore import NO_FAILING, NO_LIMITS, NOBODY
 from dibs.dialects.filetx import DialectTx
 from dibs.dialects.isotime import precise
 from dibs.dialects.workitems_items import FILE, Item, facts_of
@@ -30,7 +30,7 @@ from dibs.dialects.workitems_locks import SUFFIX, BoardGuard, FoundLock, create,
 from dibs.dialects.workitems_reading import ItemsReading, differing
 from dibs.dialects.workitems_tx import ItemsTx
 from dibs.errors import Busy, LeaseLost, NotClaimable
-from dibs.model import CANCELLED, COMPLETED, FAILED, IN_PROGRESS, BoardTask
+from dibs.model import CANCELLED, COMPLETED, IN_PROGRESS, BoardTask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,30 +39,27 @@ if TYPE_CHECKING:
 
     from dibs.dialects.filewriting import Guard
 
-_REFUSED = (
-    ("priority", "priorities", "activities are taken in the order of the file; make others depend on it: dibs dep"),
-    ("paths", "paths", "name them in the description, or keep the board in: dibs init"),
-    ("labels", "labels", "put them into the description"),
-    ("review", "reviews", "add the review as an activity that depends on it: dibs add --needs ID"),
-    ("parent", "parents", "say so with a dependency: dibs add --needs ID; --parent names a work item, such as WI-001"),
-)
-
 
 class WorkItemsStore(ItemsReading):
+    refused = (
+        ("priority", "priorities", "activities are taken in the order of the file; make others depend on it: dibs dep"),
+        ("paths", "paths", "name them in the description, or keep the board in: dibs init"),
+        ("labels", "labels", "put them into the description"),
+        ("review", "reviews", "add the review as an activity that depends on it: dibs add --needs ID"),
+        (
+            "parent",
+            "parents",
+            "say so with a dependency: dibs add --needs ID; --parent names a work item (WI-001)",
+        ),
+        NO_FAILING,
+        NO_LIMITS,
+    )
+
     def transaction(self, now: float) -> ItemsTx:
         return ItemsTx(self, now)
 
     def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
-        for field, what, hint in _REFUSED:
-            if getattr(task, field):
-                raise self.cannot(what, hint)
-        if task.status is FAILED:
-            raise self.cannot(
-                "failed tasks",
-                f"say why it cannot go on: dibs block {task.id} 'why'; or give it back: dibs release {task.id}",
-            )
-        if task.max_attempts is not None:
-            raise self.cannot("limits of attempts", "leave it out; dibs show ID tells how often a task was given back")
+        super().refuse(task, before)
         workitems_rows.settle(task)
 
     def commit(self, tx: DialectTx, guard: Guard) -> None:
