@@ -39,7 +39,7 @@ _RING = 256
 """So many of the last commits are known by their process."""
 _FAILED, _FINE = b"\1", b"\0"
 
-SLOW = 500
+SLOW = 1500
 """Microseconds from which a sync is worth waiting for company."""
 PATIENCE = 0.4
 """The part of a sync's time for which one waits at most."""
