@@ -19,7 +19,7 @@ def _not_serialisable(value: object) -> object:
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
-class _Scanner:
+class Scanner:
     """The attributes that the C scanner reads from its context object."""
 
     strict = True
@@ -40,7 +40,7 @@ def _from_c() -> tuple[Any, Any]:
     encode = _json.make_encoder(
         None, _not_serialisable, _json.encode_basestring_ascii, None, ":", ",", False, False, False
     )
-    scan = _json.make_scanner(_Scanner)  # type: ignore[arg-type]
+    scan = _json.make_scanner(Scanner)  # type: ignore[arg-type]
 
     def dumps(value: Any) -> str:
         return "".join(encode(value, 0))
@@ -69,7 +69,7 @@ def _from_json() -> tuple[Any, Any]:
     import json
 
     encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-    decoder = json.JSONDecoder(parse_constant=_Scanner.parse_constant)
+    decoder = json.JSONDecoder(parse_constant=Scanner.parse_constant)
     return encoder.encode, decoder.decode
 
 

@@ -110,4 +110,4 @@ def test_large_numbers_keep_every_digit(codec: Codec) -> None:
 
 def test_memory_of_keys_does_not_leak_between_documents() -> None:
     jsontext.loads('{"a": 1}')
-    assert not jsontext._Scanner.memo
+    assert not jsontext.Scanner.memo

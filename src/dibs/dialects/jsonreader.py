@@ -7,6 +7,7 @@ objects with ids. Positions are characters. Errors: `BoardUnusable` with line an
 from __future__ import annotations
 
 from dibs.errors import BoardUnusable
+from dibs.jsontext import Scanner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,29 +20,14 @@ if TYPE_CHECKING:
 BLANKS = " \t\r\n"
 
 
-class _Context:
-    """The attributes that the C scanner reads."""
-
-    strict = True
-    object_hook = None
-    object_pairs_hook = None
-    parse_float = float
-    parse_int = int
-    memo: dict[str, str] = {}
-
-    @staticmethod
-    def parse_constant(name: str) -> object:
-        raise ValueError(f"{name} is not JSON")
-
-
 try:
     from _json import make_scanner
 
-    _scan: Callable[[str, int], tuple[Any, int]] = make_scanner(_Context)  # type: ignore[arg-type]
+    _scan: Callable[[str, int], tuple[Any, int]] = make_scanner(Scanner)  # type: ignore[arg-type]
 except ImportError:  # an interpreter without the C half of json
     from json.decoder import JSONDecoder
 
-    _scan = JSONDecoder(parse_constant=_Context.parse_constant).scan_once  # type: ignore[attr-defined]
+    _scan = JSONDecoder(parse_constant=Scanner.parse_constant).scan_once  # type: ignore[attr-defined]
 
 
 class Reader:
