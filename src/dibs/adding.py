@@ -57,7 +57,7 @@ class Adding(Leases):
             return []
         who = self._actor(worker)
         key = None if request_key is None else limits.request("add", request_key)
-        asked = 0 if key is None else _fingerprint(tasks)
+        asked = 0 if key is None else limits.fingerprint([rules.definition(task) for task in tasks])
         with self._store.write() as tx:
             if key is not None and (answer := tx.recall(key)) is not None:
                 before, ids = loads(answer)
@@ -75,13 +75,6 @@ class Adding(Leases):
             if key is not None:
                 tx.remember(key, dumps([asked, ids]))
         return ids
-
-
-def _fingerprint(tasks: Sequence[BoardTask]) -> int:
-    """What tells one request from another under the same key."""
-    from binascii import crc32
-
-    return crc32(dumps([rules.definition(task) for task in tasks]).encode())
 
 
 def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:

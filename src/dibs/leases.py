@@ -11,6 +11,7 @@ import time
 
 from dibs import holds, rules
 from dibs.core import Core
+from dibs.errors import Invalid
 from dibs.model import COMPLETED, IN_PROGRESS, BoardTask, Event, Lock, Worker
 from dibs.worker import boot, is_dead
 
@@ -31,6 +32,9 @@ looks."""
 
 FRESH = 0.95
 """The part of a lease that must be left for it not to be renewed: a verb right after another adds no event."""
+
+KEEP = 0.67
+"""The part of a lease that must be left for `keep` not to renew it: it is asked far more often than leases are long."""
 
 
 class Leases(Core):
@@ -119,6 +123,23 @@ class Leases(Core):
             tx.save(old)
             tx.save_locks(stale)
             tx.append(events)
+
+    def keep(self, worker: Worker | str) -> bool:
+        """Renew what a worker holds, for a front that knows it to be alive; does it hold anything? Nothing is written
+        while more than two thirds of every lease are left."""
+        who = self._who(worker)
+        if who is None:
+            raise Invalid("only a worker's leases can be kept")
+        with self._store.read() as tx:
+            tasks = [t for t in tx.in_progress(who.name) if _is_held(t.holder, who, t.lease_expires_at, tx.now)]
+            locks = [lock for lock in tx.locks(name=who.name) if _is_held(lock.holder, who, lock.expires_at, tx.now)]
+            left = [((task.lease_expires_at or 0) - tx.now, task.lease or 0) for task in tasks]
+            left += [(lock.expires_at - tx.now, lock.lease) for lock in locks]
+        if any(rest < KEEP * whole for rest, whole in left):
+            self._renewed.pop((who.name, who.session), None)
+            with self._store.write() as tx:
+                self._keep_alive(tx, who)
+        return bool(left)
 
     def _until(self, attempt: Callable[[], T], timeout: float, who: Worker | None) -> T:
         """Repeat an attempt after every change of the board, until it gives something or the time is over.

@@ -83,6 +83,15 @@ def request(verb: str, key: object) -> str:
     return f"{verb} {name(key, 'request key')}"
 
 
+def fingerprint(asked: object) -> int:
+    """What tells one request from another under the same key."""
+    from binascii import crc32
+
+    from dibs.jsontext import dumps
+
+    return crc32(dumps(asked).encode())
+
+
 def choice(value: object, allowed: tuple[str, ...], what: str) -> str:
     if value not in allowed:
         raise Invalid(f"{value!r:.80} is not a {what}", hint="one of: " + ", ".join(allowed))

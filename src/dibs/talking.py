@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dibs import limits, rules
 from dibs.errors import Invalid
+from dibs.jsontext import dumps, loads
 from dibs.leases import Leases
 from dibs.model import Event, Message, Worker
 
@@ -19,18 +20,35 @@ FOR_NEWCOMERS = 100
 
 
 class Talking(Leases):
-    def tell(self, content: str, to: str | None = None, *, worker: Worker | str | None = None) -> Message:
-        """Send a message to the workers of a name, or (None) to everybody else."""
+    def tell(
+        self,
+        content: str,
+        to: str | None = None,
+        *,
+        worker: Worker | str | None = None,
+        request_key: str | None = None,
+    ) -> Message:
+        """Send a message to the workers of a name, or (None) to everybody else. The same request key again sends
+        nothing more."""
         limits.text(content, "message")
         if to is not None:
             limits.name(to, "recipient")
         who = self._actor(worker)
+        key = None if request_key is None else limits.request(f"tell by {who.name}", request_key)
+        asked = 0 if key is None else limits.fingerprint([content, to])
         with self._store.write() as tx:
             message = Message(who.name, content, to)
+            if key is not None and (answer := tx.recall(key)) is not None:
+                before, message.time, message.seq = loads(answer)
+                if before != asked:
+                    raise limits.key_was_used()
+                return message
             event = rules.event("sent_message", who, None, content, to=to)
             tx.append([event])
             message.seq, message.time = event.seq, event.time
             tx.post([message])
+            if key is not None:
+                tx.remember(key, dumps([asked, message.time, message.seq]))
             self._keep_alive(tx, who)
         return message
 

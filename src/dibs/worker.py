@@ -1,7 +1,8 @@
 """Who am I, and is that process alive?
 
-A worker's name comes from `--as` or `DIBS_AGENT`, else it is the login name, as a human. Its session tells two
-workers of one name apart: `DIBS_SESSION`, else what the coding client sets for its shells (Claude Code
+A worker's name comes from `--as` or `DIBS_AGENT`, else from the MCP server of the coding client that we run in
+(`clients`), else it is the login name, as a human. Its session tells two workers of one name apart: `DIBS_SESSION`,
+else that of the client's MCP server, else what the coding client sets for its shells (Claude Code
 `CLAUDE_CODE_SESSION_ID` since 2.1.132, Codex `CODEX_THREAD_ID`, Gemini CLI `GEMINI_SESSION_ID`), else the terminal's
 session, else none, and then the name alone is the worker.
 
@@ -38,6 +39,12 @@ def from_environment(name: str | None = None, human: bool = False, environ: Mapp
             "the worker's name is empty",
             hint="give one with --as NAME or DIBS_AGENT=NAME; to act as yourself, leave both out (unset DIBS_AGENT)",
         )
+    if environ is None and not human and not env.get("DIBS_SESSION") and env.get("DIBS_KIND") != "human":
+        from dibs.clients import around
+
+        served = around()
+        if served is not None and given in (None, served.name):
+            return served
     kind = "human" if human else env.get("DIBS_KIND") or ("agent" if given else "human")
     made = Worker(limits.name(given or login_name(env)), limits.kind(kind), role=role_of(given), session=session(env))
     if made.session is not None:

@@ -11,7 +11,7 @@ import pytest
 from dibs import __version__
 from dibs.cli import helping, main
 from dibs.cli.args import UsageError, find, parse, split
-from dibs.cli.spec import COMMANDS, GLOBALS, GROUPS, GUESSES, HINTS, OPTION_GUESSES
+from dibs.cli.spec import COMMANDS, FOLDED, GLOBALS, GROUPS, GUESSES, HINTS, OPTION_GUESSES
 from tests.cli.shell import Shell
 
 NAMES = [command[0] for command in COMMANDS]
@@ -23,7 +23,7 @@ def test_the_overview_fits_one_screen_and_names_every_command() -> None:
     assert any(line.startswith("locks: ") for line in lines)
     assert any("busy: " in line for line in lines)
     assert max(map(len, lines)) <= 80
-    listed = [name for _, names in GROUPS for name in names]
+    listed = [name for _, names in (*GROUPS, *FOLDED) for name in names]
     assert sorted(listed) == sorted(NAMES)
     assert all(any(line.startswith(f"  {name} ") for line in lines) for name in NAMES)
 

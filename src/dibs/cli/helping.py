@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dibs.cli.args import UsageError, find
 from dibs.cli.render import wrap
-from dibs.cli.spec import COMMANDS, GLOBALS, GROUPS
+from dibs.cli.spec import COMMANDS, FOLDED, GLOBALS, GROUPS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def overview() -> str:
     for title, names in GROUPS:
         lines.append(title)
         lines += [f"  {name:<12}{summaries[name]}" for name in names]
+    lines += [f"{title}: {' '.join(names)}" for title, names in FOLDED]
     lines += [
         "",
         "options for all: --board URL  --as NAME  --human  --json  --no-color",

@@ -432,10 +432,77 @@ COMMANDS: tuple[Command, ...] = (
         "Between start and done completed activities can be put back to pending, with all their steps.",
     ),
     (
+        "mcp", "serving", "mcp", "serve the board to a coding agent over MCP (stdio, or HTTP)",
+        (),
+        (
+            ("--client", "", "NAME", "text", False, "the client that starts it (claude, codex, …): names the worker"),
+            ("--root", "", "DIR", "text", False, "work as if started in this folder"),
+            ("--http", "", "", "flag", False, "streamable HTTP instead of stdio"),
+            ("--host", "", "ADDRESS", "text", False, "with --http: where to listen (default 127.0.0.1)"),
+            ("--port", "", "N", "int", False, "with --http: the port (default 8765; 0: any that is free)"),
+            ("--allow-host", "", "NAME", "text", True,
+             "with --http: a name under which clients may reach it, e.g. board.example:8765"),
+            ("--allow-origin", "", "ORIGIN", "text", True,
+             "with --http: a web page that may call it, e.g. https://ci.example"),
+            ("--tokens", "", "FILE", "text", False,
+             "with --http: who may call, by the hash of a token (default mcp-tokens.json beside the board)"),
+            ("--new-token", "", "WORKER", "text", False, "make a token for a worker, print it once, and end"),
+            ("--drop-token", "", "WORKER", "text", False, "forget a worker's token, and end"),
+        ),
+        ("dibs mcp", "dibs mcp --new-token builder-1", "dibs mcp --http --port 8765"),
+        "The stdio server is a worker of its own: it keeps its leases while the client lives, and gives everything "
+        "back when the client ends. dibs setup writes the client's configuration.",
+    ),
+    (
+        "hook", "hooking", "hook", "answer a coding client before it edits a file",
+        (("client", "one", "claude, codex, gemini, cursor, or git (a pre-commit check)"),),
+        (
+            ("--require-lock", "", "", "flag", False, "deny edits to files that nobody has locked, too"),
+            ("--closed", "", "", "flag", False, "when the board cannot be read: deny (default: let it pass, and say so)"),
+        ),
+        ("dibs hook claude < event.json", "dibs hook git"),
+        "Reads the client's event on stdin. An edit of a file that another worker holds is denied, with who, for which "
+        "task and until when; everything else passes in silence, so that the client's own permissions decide. Installed by dibs setup.",
+    ),
+    (
+        "setup", "installing", "setup", "connect a coding client: MCP, hooks, a few lines of advice",
+        (("client", "one", "claude, codex, cursor, gemini, vscode, or git (a pre-commit check)"),),
+        (
+            ("--dry-run", "", "", "flag", False, "show what would be written, and write nothing"),
+            ("--remove", "", "", "flag", False, "take out what setup wrote, and nothing else"),
+            ("--skill", "", "", "flag", False, "write the advice as a skill folder instead of a block in AGENTS.md"),
+            ("--require-lock", "", "", "flag", False, "hooks that deny edits to files that nobody has locked, too"),
+            ("--closed", "", "", "flag", False, "hooks that deny edits while the board cannot be read"),
+        ),
+        ("dibs setup claude", "dibs setup codex --dry-run", "dibs setup claude --remove"),
+        "Writes into this worktree. Whatever the files held stays as it was; doing it again changes nothing. "
+        "To see that it works: dibs doctor --prove.",
+    ),
+    (
+        "prime", "priming", "prime", "what an agent needs to know now, in a few lines",
+        (),
+        (),
+        ("dibs prime",),
+        "The board's state, what you hold, and the verbs. Hooks print it when a session starts.",
+    ),
+    (
+        "overlaps", "radar", "overlaps", "files that are being changed in several worktrees at once",
+        (),
+        (("--base", "", "BRANCH", "text", False,
+          "compare with this branch (default: the repository's main branch)"),),
+        ("dibs overlaps", "dibs overlaps --base develop --json"),
+        "Counts what is not committed and what is ahead of the merge base, in every worktree, with who holds the tasks "
+        "and locks there. Exit code 0, whether there are any or not.",
+    ),
+    (
         "doctor", "doctor", "doctor", "check the board and this installation",
         (),
-        (("--deep", "", "", "flag", False, "check every index entry, and replay a changelog of any length"),),
-        ("dibs doctor", "dibs doctor --deep --json"),
+        (
+            ("--deep", "", "", "flag", False, "check every index entry, and replay a changelog of any length"),
+            ("--prove", "", "", "flag", False,
+             "try each coding client's set-up: start its MCP server, attempt a forbidden edit through its hook"),
+        ),
+        ("dibs doctor", "dibs doctor --deep --json", "dibs doctor --prove"),
         "Gives nothing back and repairs nothing. Exit code 0 when all is well, 1 when something was found; every "
         "finding says what to do.",
     ),
@@ -469,26 +536,17 @@ COMMANDS: tuple[Command, ...] = (
 GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("work", ("claim", "done", "fail", "release", "renew", "step", "wait", "run")),
     ("tasks", ("add", "list", "show", "ready", "dep", "block", "unblock", "cancel", "retry", "accept", "reject")),
-    ("files", ("lock", "unlock", "locks", "acquire", "guard", "shell-lib")),
+    ("files", ("lock", "unlock", "locks", "overlaps")),
     ("talk", ("tell", "inbox", "log")),
-    (
-        "board",
-        (
-            "init",
-            "export",
-            "import",
-            "copy",
-            "recover",
-            "check",
-            "rebuild",
-            "pivot",
-            "doctor",
-            "demo",
-            "completion",
-            "help",
-        ),
-    ),
+    ("agents", ("setup", "prime", "mcp", "hook")),
+    ("board", ("init", "export", "import", "copy", "recover", "doctor", "demo")),
 )
+
+FOLDED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("boards in files", ("check", "rebuild", "pivot", "acquire", "guard", "shell-lib")),
+    ("shell", ("completion", "help")),
+)
+"""Commands that the overview names without a word about each."""
 
 GUESSES: tuple[tuple[str, str], ...] = (
     ("next", "claim"),

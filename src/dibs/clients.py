@@ -1,0 +1,202 @@
+"""Which coding client are we in? A client's MCP server notes whom it serves; the client's hooks and shells find it.
+
+A coding client (Claude Code, Codex, Gemini, Cursor) starts one `dibs mcp`, then a `dibs hook` before every edit, and
+shells in which its agent may run `dibs`. All of them act for one worker, and all that they have in common is the
+client's process above them: session ids change when a conversation is cleared, and not every client hands them on.
+
+    note = register(worker, "claude", board.url, root)     the server, when it starts
+    around(board_url)                                      a hook or a command: the worker of the client around us
+    beside("cursor", roots, board_url)                     … of a client whose hooks do not run below the same process
+    withdraw(note)                                         the server, when it ends
+
+A note is a small file `CLIENT_PID-START.SERVER_PID` in a folder that only this user can write. A crash leaves the note;
+it counts only while its server's process is alive, and the next server to start sweeps it away. Losing a note loses no
+claim: the hook then takes itself for another worker, and denies too much rather than too little.
+"""
+
+from __future__ import annotations
+
+import os
+
+from dibs.model import Worker
+from dibs.worker import is_alive, process_start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CLIENTS = ("claude", "codex", "gemini", "cursor", "vscode")
+
+_WINDOWS = os.name == "nt"
+
+DEEPEST = 40
+"""So many processes above us are looked at."""
+_RUNNERS = ("uv", "uvx", "pipx", "npx", "env", "timeout", "nice", "stdbuf")
+_SHELLS = ("sh", "bash", "dash", "zsh", "fish", "ksh", "busybox")
+
+
+def worker_name(client: str, session: str) -> str:
+    """A name that tells two sessions of one client apart and is short enough to say: `claude-7f3a`."""
+    from binascii import crc32
+
+    return f"{client}-{crc32(session.encode('utf-8', 'surrogatepass')) & 0xFFFF:04x}"
+
+
+# -- the server's side
+
+
+def register(worker: Worker, client: str, board: str, root: str | None) -> str | None:
+    """Note that this process serves the client above it; where the note is, or None if it cannot be made."""
+    above = _client_process()
+    folder = _folder(create=True)
+    if above is None or folder is None:
+        return None
+    _sweep(folder)
+    from dibs.jsontext import dumps
+
+    text = dumps({"worker": worker.as_dict(), "client": client, "board": board, "root": root})
+    path = os.path.join(folder, f"{above[0]}-{above[1]}.{os.getpid()}")
+    draft = f"{path}.new"
+    try:
+        with open(draft, "w", encoding="ascii") as file:
+            file.write(text)
+        os.replace(draft, path)
+    except OSError:
+        return None
+    return path
+
+
+def withdraw(note: str | None) -> None:
+    if note is not None:
+        try:
+            os.unlink(note)
+        except OSError:
+            pass
+
+
+def _client_process() -> tuple[int, str] | None:
+    """The process that started this one, past runners such as `uv run` and `sh -c`."""
+    for pid, started in _above(os.getpid()):
+        if not _is_runner(pid):
+            return None if pid <= 1 else (pid, started)
+    return None
+
+
+def _is_runner(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(4096).split(b"\0")
+    except OSError:
+        return False
+    program = os.path.basename(os.fsdecode(words[0])).lstrip("-")
+    return program in _RUNNERS or (program in _SHELLS and b"-c" in words[1:3])
+
+
+def _sweep(folder: str) -> None:
+    """Remove the notes of servers that are gone."""
+    for name in os.listdir(folder):
+        pid = name.removesuffix(".new").rpartition(".")[2]
+        if pid.isascii() and pid.isdigit() and process_start(int(pid)) is None and os.path.isdir("/proc/self"):
+            withdraw(os.path.join(folder, name))
+
+
+# -- the side of hooks and commands
+
+
+def around(board: str | None = None) -> Worker | None:
+    """The worker whose client this process runs below: the nearest one, that of this board if there are several."""
+    folder = _folder()
+    names = os.listdir(folder) if folder else []
+    if not names:
+        return None
+    assert folder is not None
+    for pid, started in _above(os.getpid()):
+        stem = f"{pid}-{started}."
+        notes = [note for name in names if name.startswith(stem) and (note := _read(os.path.join(folder, name)))]
+        if notes:
+            return next((worker for worker, _, url, _ in notes if url == board), notes[0][0])
+    return None
+
+
+def beside(client: str, roots: Sequence[str], board: str) -> Worker | None:
+    """The one worker of such a client that is open on one of these folders; None if there are none or several."""
+    folder = _folder()
+    wanted = {os.path.realpath(root) for root in roots}
+    found = []
+    for name in os.listdir(folder) if folder else ():
+        note = _read(os.path.join(folder or "", name))
+        if note and note[1] == client and note[2] == board and note[3] in wanted:
+            found.append(note[0])
+    return found[0] if len(found) == 1 else None
+
+
+def _read(path: str) -> tuple[Worker, str, str, str | None] | None:
+    """A note that counts: whole, and its server is alive."""
+    from dibs.jsontext import loads
+
+    try:
+        with open(path, encoding="ascii") as file:
+            fields = loads(file.read(65536))
+        worker = Worker(**fields["worker"])
+        note = (worker, str(fields["client"]), str(fields["board"]), fields["root"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return note if is_alive(worker) else None
+
+
+# -- both
+
+
+def _above(pid: int) -> Iterator[tuple[int, str]]:
+    """The processes above one, nearest first, each with its start."""
+    for _ in range(DEEPEST):
+        parent = _parent(pid)
+        started = process_start(parent) if parent else None
+        if not parent or started is None:
+            return
+        yield parent, started
+        pid = parent
+
+
+def _parent(pid: int) -> int | None:
+    if pid == os.getpid():
+        return os.getppid()
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+        return int(line[line.rindex(b")") + 2 :].split()[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    if os.path.isdir("/proc/self"):
+        return None
+    try:
+        import psutil  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError:
+        return None
+    try:
+        return int(psutil.Process(pid).ppid())
+    except psutil.Error:
+        return None
+
+
+def _folder(create: bool = False) -> str | None:
+    """Where this user's notes are; None if there is no such place that nobody else can write."""
+    if _WINDOWS:
+        top = os.environ.get("LOCALAPPDATA")
+        path = os.path.join(top, "dibs", "clients") if top else None
+    else:
+        top = os.environ.get("XDG_RUNTIME_DIR")
+        if top and os.path.isdir(top):
+            path = os.path.join(top, "dibs-clients")
+        else:
+            path = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"dibs-clients-{os.getuid()}")
+    if path is None:
+        return None
+    try:
+        if create:
+            os.makedirs(path, 0o700, exist_ok=True)
+        about = os.lstat(path)
+    except OSError:
+        return None
+    private = _WINDOWS or (about.st_uid == os.getuid() and not about.st_mode & 0o022)
+    return path if private and (about.st_mode & 0o170000) == 0o040000 else None
