@@ -7,8 +7,8 @@ import os
 from dibs import limits
 from dibs.errors import Invalid, NotFound
 from dibs.model import BoardTask, Worker
-from dibs.paths import normalise
-from dibs.places import find_place, working_directory, worktrees
+from dibs.paths import fold, normalise
+from dibs.places import Ground, working_directory
 from dibs.worker import from_environment, of_process
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ class Core:
         self._renewed: dict[tuple[str, str | None], tuple[float, float]] = {}
         self._reaped = float("-inf")
         self._environment: Worker | None = None
+        self._known_ground: Ground | None = None
         self._default = self._who(worker)
 
     @property
@@ -75,25 +76,35 @@ class Core:
 
     def _pattern(self, path: str) -> str:
         """A path as given, from wherever we are, as the pattern under which every worktree knows it."""
-        home = self._store.place
+        return self._spellings(path)[0]
+
+    def _spellings(self, path: str) -> list[str]:
+        """That pattern and, where it is folded, the one that whoever does not fold would have made of the path."""
         if not isinstance(path, str):
             raise Invalid(f"a path must be text, not {type(path).__name__}")
-        if home is None:
-            return normalise(path)
-        here = working_directory()
-        # Worktrees often lie inside the main one, so the deepest of all roots decides whose path it is.
-        roots = (home, *worktrees(home))
-        tree = self._worktree()
-        inside = here == home or here.startswith(home + os.sep)
-        return normalise(path, root=tree or home, cwd=here if inside or tree else home, roots=roots)
+        ground = self._ground()
+        if ground is None:
+            return [normalise(path)]
+        name = ground.name(path, working_directory())
+        if self._folds() and (folded := normalise(fold(name))) != name:
+            return [folded, name]
+        return [name]
+
+    def _ground(self) -> Ground | None:
+        """How files are named on this board; None where there is no disk to look at."""
+        if self._known_ground is None and self._store.place is not None:
+            self._known_ground = Ground(self._store.place)
+        return self._known_ground
+
+    def _folds(self) -> bool:
+        """Do names that differ in case name one file? In a dialect's files, names are as people write them."""
+        ground = self._ground()
+        return ground is not None and not hasattr(self._store, "dialect") and ground.folds
 
     def _worktree(self) -> str | None:
-        """The git worktree of this board's repository that the process stands in."""
-        home = self._store.place
-        if home is None:
-            return None
-        place = find_place(working_directory())
-        return place.worktree if place.worktree is not None and place.home == home else None
+        """The git worktree of this board's repository, or the clone of it, that the process stands in."""
+        ground = self._ground()
+        return None if ground is None else ground.worktree(working_directory())
 
     # -- rows and changes
 

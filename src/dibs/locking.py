@@ -29,7 +29,9 @@ class Locking(Leases):
         who = self._who(worker)
         if who is None:
             raise Invalid("a lock needs a worker")
-        patterns = list(dict.fromkeys(self._pattern(p) for p in limits.texts(paths, "paths")))
+        named = [self._spellings(p) for p in limits.texts(paths, "paths")]
+        patterns = list(dict.fromkeys(spellings[0] for spellings in named))
+        asked = list(dict.fromkeys(p for spellings in named for p in spellings))
         if not patterns:
             raise Invalid("nothing to lock", hint="name a path: dibs lock src/auth.py")
         length = limits.seconds(lease, "lease") if lease is not None else self._lease or rules.LEASES[who.kind]
@@ -37,11 +39,14 @@ class Locking(Leases):
 
         def attempt() -> list[Lock]:
             with self._store.write() as tx:
-                held = tx.locks(patterns)
-                if holds.conflicts(patterns, shared, held, who, tx.now) and self._reap(tx):
-                    held = tx.locks(patterns)
+                held = tx.locks(asked)
+                if (against := holds.conflicts(asked, shared, held, who, tx.now)) and self._reap(tx):
+                    held = tx.locks(asked)
+                    against = holds.conflicts(asked, shared, held, who, tx.now)
                 # Stores may hand out more than what overlaps; the changelog must not depend on how much.
-                self._drop(tx, holds.run_out(patterns, held, tx.now), rules.SYSTEM, "expired")
+                self._drop(tx, holds.run_out(asked, held, tx.now), rules.SYSTEM, "expired")
+                if against:
+                    raise holds.busy(against, tx.now)
                 granted, event = holds.take(patterns, shared, held, who, tx.next_token(), tx.now, length, tree)
                 tx.save_locks(granted)
                 tx.append([event])
@@ -72,11 +77,12 @@ class Locking(Leases):
             if paths is None:
                 gone = [lock for lock in own if lock.task_id is None]
             else:
-                wanted = [self._pattern(p) for p in limits.texts(paths, "paths")]
-                gone = [lock for lock in own if lock.pattern in wanted]
-                for pattern in wanted:
-                    if all(lock.pattern != pattern for lock in gone):
-                        raise NotFound(f"{who.name} holds no lock on {pattern}", hint="see who holds what: dibs locks")
+                wanted = [self._spellings(p) for p in limits.texts(paths, "paths")]
+                gone = [lock for lock in own if any(lock.pattern in spellings for spellings in wanted)]
+                for spellings in wanted:
+                    if all(lock.pattern not in spellings for lock in gone):
+                        fault = f"{who.name} holds no lock on {spellings[0]}"
+                        raise NotFound(fault, hint="see who holds what: dibs locks")
                 for lock in gone:
                     if lock.task_id is not None:
                         raise Invalid(
@@ -89,7 +95,7 @@ class Locking(Leases):
 
     def locks(self, paths: Sequence[str] | None = None) -> list[Lock]:
         """The live locks: all, or those that overlap one of the paths."""
-        patterns = None if paths is None else [self._pattern(p) for p in paths]
+        patterns = None if paths is None else [name for p in paths for name in self._spellings(p)]
         with self._store.read() as tx:
             held = [lock for lock in tx.locks(patterns) if lock.expires_at > tx.now]
             return held if patterns is None else holds.conflicts(patterns, False, held, None, tx.now)

@@ -1,9 +1,10 @@
 """Names for files: repo-relative paths and patterns.
 
-Two spellings of one file must become one name (`normalise`), and two patterns must be known to meet whenever
-some file lies under both (`overlaps`). A pattern covers what it matches and everything below that. The disk
-is read only to follow links. Nothing here writes, or knows of locks or boards; `places` finds the work tree.
-A hook imports this on every edit, so it imports only what the interpreter has loaded anyway.
+Two spellings of one file must become one name (`normalise`; `fold` where the file system does not tell `A` from `a`),
+and two patterns must be known to meet whenever some file lies under both (`overlaps`). A pattern covers what it matches
+and everything below that. The disk is read only to follow links. Nothing here writes, or knows of locks or boards;
+`places` finds the work tree. A hook imports this on every edit, so it imports only what the interpreter has loaded
+anyway.
 """
 
 from __future__ import annotations
@@ -27,14 +28,18 @@ MAX_LENGTH = 4096
 # The greatest character. Names may not contain it, so that it sorts after all of them (see prefix_range).
 _LAST = "\U0010ffff"
 _ANY: Chars = ((1, ord(_LAST)),)
+_WIDE = 2000
+"""A range of more characters than this is folded to `?`, which covers it and is found without looking at each."""
 
 
-def normalise(path: str, *, root: str | None = None, cwd: str | None = None, roots: tuple[str, ...] = ()) -> str:
+def normalise(
+    path: str, *, root: str | None = None, cwd: str | None = None, name_of: Callable[[str], str | None] | None = None
+) -> str:
     """The one repo-relative name of a path or pattern, however the user spelt it.
 
-    With `root`, relative paths start at `cwd`, links are followed, and the answer is relative to whichever of
-    `root` and `roots` (the other worktrees) holds the path most closely: one worktree may lie inside another.
-    Without `root`, the path is taken as repo-relative and the disk is not looked at.
+    With `root`, relative paths start at `cwd`, links are followed, and the answer is relative to `root`, or whatever
+    `name_of` calls a real path (None: it is outside); `root` is then real, too. Without `root`, the path is taken as
+    repo-relative and the disk is not looked at.
     """
     _check(path)
     if os.sep == "\\":
@@ -45,18 +50,32 @@ def normalise(path: str, *, root: str | None = None, cwd: str | None = None, roo
             raise Invalid(fault, hint="give it relative to the root of the repository")
         return _join(_collapse(path, follow=False))
 
-    tops = [real(top) for top in (root, *roots)]
-    base, rest = _anchor(path, cwd, (root, *roots, *tops))
-    head, tail = _split(_collapse(rest, follow=True))
-    name = _inside(real(os.path.join(base, *head)), tops)
+    spelt = root
+    if name_of is None:
+        root = top = real(root)
+
+        def name_of(located: str) -> str | None:
+            return below(located, top)
+
+    base, rest = _anchor(path, cwd, (spelt, root))
+    head, tail = _literal_head(base, _collapse(rest, follow=True))
+    name = name_of(real(os.path.join(base, *head)))
     if name is None and not tail and head and head[-1] != "..":
         # A link that leads out of the repository is still an entry of it, under its own name.
-        name = _inside(os.path.join(real(os.path.join(base, *head[:-1])), head[-1]), tops)
+        name = name_of(os.path.join(real(os.path.join(base, *head[:-1])), head[-1]))
     if name is None:
-        fault = f"{_show(path)} is outside the repository {_show(tops[0])}"
+        fault = f"{_show(path)} is outside the repository {_show(root)}"
         start = "" if os.path.isabs(path) else f"; relative paths start at {_show(base)}"
         raise Invalid(fault, hint=f"give a path inside it{start}")
     return _join([*_segments(name), *tail])
+
+
+def below(located: str, top: str) -> str | None:
+    """A real path relative to a real folder that holds it; None if it does not."""
+    stem = top.rstrip(os.sep) + os.sep
+    if located == top or located.startswith(stem) or _is_other_spelling(located[: len(stem)].rstrip(os.sep), top):
+        return located[len(stem) :].replace(os.sep, "/")
+    return None
 
 
 def is_pattern(p: str) -> bool:
@@ -124,8 +143,71 @@ def case_insensitive(directory: str) -> bool:
 
 
 def fold(p: str) -> str:
-    """The spelling under which names that differ only in case are equal."""
-    return p.casefold()
+    """The spelling under which names that differ only in case, or in how Unicode composes them, are equal.
+
+    A class keeps its meaning: `[A-Z]` becomes `[a-z]`, and where both cases cannot be told by folding the ends of a
+    range (`[A-z]` has the `_` in it), what is missing is added.
+    """
+    if "[" not in p:
+        return _fold_text(p)
+    return "/".join(_fold_segment(segment) for segment in p.split("/"))
+
+
+def _fold_text(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    from unicodedata import normalize
+
+    return normalize("NFC", normalize("NFD", text).casefold())
+
+
+def _fold_segment(segment: str) -> str:
+    out = ""
+    start = 0
+    while (opened := segment.find("[", start)) >= 0 and (end := _class_end(segment, opened)) >= 0:
+        out += _fold_text(segment[start:opened]) + _fold_class(segment[opened + 1 : end])
+        start = end + 1
+    return out + _fold_text(segment[start:])
+
+
+def _fold_class(body: str) -> str:
+    mark = "!" * (body[0] == "!")
+    out = dash = ""
+    images: set[str] = set()
+    for first, last in _items(body[len(mark) :]):
+        if first == last == "-":
+            dash = "-"
+        elif first == last:
+            out += _fold_one(first)
+        elif (first + last).isascii() and (first + last).isalpha() and first.isupper() == last.isupper():
+            out += f"{first}-{last}".lower()
+        else:
+            low, high = sorted((ord(first), ord(last)))
+            if high - low > _WIDE and not mark:
+                return "?"
+            out += f"{first}-{last}"
+            images.update(_fold_one(chr(code)) for code in range(low, min(high, low + _WIDE) + 1))
+    there = [(min(x, y), max(x, y)) for x, y in _items(out)]
+    out += _ranges(sorted(c for c in images if not any(x <= c <= y for x, y in there)))
+    # A dash is itself where nothing can follow, or precede; and nobody else's "!" may come to stand first.
+    return f"[{mark}{dash}{out}]" if not mark and out.startswith("!") else f"[{mark}{out}{dash}]"
+
+
+def _fold_one(c: str) -> str:
+    """The one character that a character folds to; those that fold to several stand for themselves."""
+    folded = _fold_text(c)
+    return folded if len(folded) == 1 else c
+
+
+def _ranges(characters: list[str]) -> str:
+    """Characters in order, as a class has them."""
+    out = ""
+    while characters:
+        first = ord(characters[0])
+        run = next((i for i, c in enumerate(characters) if ord(c) != first + i), len(characters))
+        out += characters[0] if run == 1 else f"{characters[0]}-{characters[run - 1]}"
+        del characters[:run]
+    return out
 
 
 def _show(path: str) -> str:
@@ -174,12 +256,27 @@ def _anchor(path: str, cwd: str | None, tops: tuple[str, ...]) -> tuple[str, str
     return top + "/", path[len(top) :]
 
 
-def _inside(located: str, tops: list[str]) -> str | None:
-    for top in sorted(tops, key=len, reverse=True):
-        stem = top.rstrip(os.sep) + os.sep
-        if located == top or located.startswith(stem):
-            return located[len(stem) :].replace(os.sep, "/")
-    return None
+def _literal_head(base: str, segments: list[str]) -> tuple[list[str], list[str]]:
+    """The literal segments before the first glob, and the rest; the root of a repository is literal, too."""
+    head, tail = _split(segments)
+    for count in range(len(tail)):
+        there = os.path.join(base, *head, *tail[: count + 1])
+        if not os.path.lexists(there):
+            break
+        if os.path.lexists(os.path.join(there, ".git")):
+            more, rest = _literal_head(there, tail[count + 1 :])
+            return [*head, *tail[: count + 1], *more], rest
+    return head, tail
+
+
+def _is_other_spelling(path: str, top: str) -> bool:
+    """Do both name one folder, on a file system that folds case?"""
+    if path == top or path.casefold() != top.casefold():
+        return False
+    try:
+        return os.path.samefile(path, top)
+    except OSError:
+        return False
 
 
 def _collapse(path: str, *, follow: bool) -> list[str]:
@@ -233,15 +330,20 @@ def _is_glob(segment: str) -> bool:
     return "*" in segment or "?" in segment or _has_class(segment)
 
 
-def _class(body: str) -> Chars:
-    negated = body[0] == "!"
-    spans: list[tuple[int, int]] = []
-    i = int(negated)
+def _items(body: str) -> list[tuple[str, str]]:
+    """The ranges that a class is made of, as written; a single character is one from itself to itself."""
+    items: list[tuple[str, str]] = []
+    i = 0
     while i < len(body):
         last = i + 2 if body[i + 1 : i + 2] == "-" and i + 2 < len(body) else i
-        low, high = sorted((ord(body[i]), ord(body[last])))
-        spans.append((low, high))
+        items.append((body[i], body[last]))
         i = last + 1
+    return items
+
+
+def _class(body: str) -> Chars:
+    negated = body[0] == "!"
+    spans = [(min(ord(x), ord(y)), max(ord(x), ord(y))) for x, y in _items(body[int(negated) :])]
     if not negated:
         return tuple(spans)
     gaps: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Paths: one name for one file, overlap that misses nothing, and the home that all worktrees share."""
+"""Paths: one name for one file, overlap that misses nothing, and spellings that differ in case."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import fnmatch
 import itertools
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,9 +14,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dibs import paths
 from dibs.errors import Invalid
 from dibs.paths import (
+    below,
     case_insensitive,
     covers,
     fold,
@@ -27,7 +26,6 @@ from dibs.paths import (
     overlaps,
     prefix_range,
 )
-from dibs.places import Place, find_place
 
 # normalise, without a disk
 
@@ -235,16 +233,18 @@ def test_links_in_a_circle_or_a_very_long_chain_raise_nothing_else(repo: Path) -
         normalise("l0/x", root=str(repo), cwd=str(repo))
 
 
-def test_a_path_in_another_worktree_has_the_same_name_as_in_this_one(repo: Path) -> None:
+def test_whoever_knows_better_may_name_what_a_path_leads_to(repo: Path) -> None:
     other = repo.parent / "other"
     other.mkdir()
-    nested = repo / ".worktrees" / "feature"
-    nested.mkdir(parents=True)
-    roots = (str(other), str(nested))
-    for top in (repo, other, nested):
-        assert normalise(f"{top}/src/*.py", root=str(repo), roots=roots) == "src/*.py"
-        assert normalise("src/a.py", root=str(repo), cwd=str(top), roots=roots) == "src/a.py"
-    assert normalise("../../src/a.py", root=str(repo), cwd=str(nested), roots=roots) == "src/a.py"
+
+    def name_of(located: str) -> str | None:
+        return next((name for top in (repo, other) if (name := below(located, str(top))) is not None), None)
+
+    for top in (repo, other):
+        assert normalise(f"{top}/src/*.py", root=str(repo), name_of=name_of) == "src/*.py"
+        assert normalise("src/a.py", root=str(repo), cwd=str(top), name_of=name_of) == "src/a.py"
+    with pytest.raises(Invalid, match="outside the repository"):
+        normalise(str(repo.parent), root=str(repo), name_of=name_of)
 
 
 def test_glob_characters_in_the_folders_above_the_root_are_plain_names(tmp_path: Path) -> None:
@@ -565,206 +565,6 @@ def test_long_and_hostile_patterns_are_decided_without_blowing_up(a: str, b: str
     assert time.process_time() - began < 5  # the product of the lengths is quick; an exponential never ends
 
 
-# places
-
-
-def git(where: Path, *arguments: str) -> None:
-    settings_ = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "PATH": os.environ["PATH"]}
-    who = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always")
-    subprocess.run(["git", *who, "-C", str(where), *arguments], check=True, capture_output=True, env=settings_)
-
-
-def make_repository(root: Path) -> Path:
-    root.mkdir(parents=True)
-    git(root, "init", "-q")
-    (root / "sub" / "deep").mkdir(parents=True)
-    (root / "sub" / "deep" / "file").touch()
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "first")
-    return root
-
-
-def at(place: Place) -> tuple[str | None, str, bool]:
-    return place.worktree, place.home, place.is_worktree
-
-
-@pytest.fixture
-def main(tmp_path: Path) -> Path:
-    return make_repository(tmp_path.resolve() / "main")
-
-
-def test_outside_any_repository_the_start_is_its_own_home(tmp_path: Path) -> None:
-    start = str(tmp_path.resolve())
-    assert at(find_place(start)) == (None, start, False)
-    assert at(find_place(start + "/not/there")) == (None, start + "/not/there", False)
-
-
-@pytest.mark.parametrize("inside", ["", "sub", "sub/deep", "sub/deep/file", "not/there", ".git/hooks"])
-def test_the_main_worktree_is_found_from_anywhere_inside(main: Path, inside: str) -> None:
-    assert at(find_place(str(main / inside))) == (str(main), str(main), False)
-
-
-@pytest.mark.parametrize("where", ["linked", "main/.worktrees/linked"])
-@pytest.mark.parametrize("inside", ["", "sub/deep", "sub/deep/file"])
-def test_a_linked_worktree_shares_the_home_of_the_main_one(main: Path, where: str, inside: str) -> None:
-    linked = main.parent / where
-    git(main, "worktree", "add", "-q", str(linked))
-    assert at(find_place(str(linked / inside))) == (str(linked), str(main), True)
-
-
-@pytest.mark.parametrize("by_git", [True, False])
-def test_a_worktree_that_was_moved_still_belongs_to_its_repository(main: Path, by_git: bool) -> None:
-    linked, moved = main.parent / "linked", main.parent / "far" / "away"
-    git(main, "worktree", "add", "-q", str(linked))
-    moved.parent.mkdir()
-    if by_git:
-        git(main, "worktree", "move", str(linked), str(moved))
-    else:
-        linked.rename(moved)
-    assert at(find_place(str(moved))) == (str(moved), str(main), True)
-
-
-def test_a_worktree_is_found_through_a_link_to_a_folder_in_it(main: Path) -> None:
-    linked, alias = main.parent / "linked", main.parent / "alias"
-    git(main, "worktree", "add", "-q", str(linked))
-    alias.symlink_to(linked / "sub")
-    assert at(find_place(str(alias / "deep"))) == (str(linked), str(main), True)
-
-
-def test_a_worktree_with_a_relative_pointer_is_followed(main: Path) -> None:
-    linked = main.parent / "linked"
-    git(main, "worktree", "add", "-q", str(linked))
-    (linked / ".git").write_text("gitdir: ../main/.git/worktrees/linked\n")
-    assert at(find_place(str(linked))) == (str(linked), str(main), True)
-
-
-def test_a_clone_is_not_a_worktree(main: Path) -> None:
-    clone = main.parent / "clone"
-    git(main, "clone", "-q", str(main), str(clone))
-    assert at(find_place(str(clone / "sub"))) == (str(clone), str(clone), False)
-
-
-def test_worktrees_of_a_bare_repository_meet_in_it(main: Path) -> None:
-    bare, one, two = (main.parent / name for name in ("bare.git", "one", "two"))
-    git(main, "clone", "-q", "--bare", str(main), str(bare))
-    git(bare, "worktree", "add", "-q", str(one))
-    git(bare, "worktree", "add", "-q", str(two))
-    git(bare, "config", "alias.worktree", "..")  # a key that only looks like core.worktree
-    assert at(find_place(str(one))) == (str(one), str(bare), True)
-    assert at(find_place(str(two / "sub"))) == (str(two), str(bare), True)
-
-
-def test_a_folder_that_points_to_a_bare_repository_beside_its_worktrees_has_their_home(main: Path) -> None:
-    project = main.parent / "project"
-    git(main, "clone", "-q", "--bare", str(main), str(project / ".bare"))
-    (project / ".git").write_text("gitdir: ./.bare\n")
-    git(project, "worktree", "add", "-q", "feature")
-    assert find_place(str(project / "feature")).home == str(project / ".bare")
-    assert find_place(str(project)).home == str(project / ".bare")
-
-
-def test_a_repository_with_its_git_directory_elsewhere_has_one_home(main: Path) -> None:
-    tree, linked = main.parent / "tree", main.parent / "linked"
-    git(main, "clone", "-q", "--separate-git-dir", str(main.parent / "store"), str(main), str(tree))
-    git(tree, "worktree", "add", "-q", str(linked))
-    assert find_place(str(tree)).worktree == str(tree)
-    assert find_place(str(tree)).home == find_place(str(linked)).home
-
-
-def test_a_submodule_is_its_own_repository_and_its_worktrees_come_home_to_it(main: Path) -> None:
-    super_ = make_repository(main.parent / "super")
-    git(super_, "submodule", "add", "-q", str(main), "lib/inner")
-    inner, linked = super_ / "lib" / "inner", main.parent / "linked"
-    git(inner, "worktree", "add", "-q", str(linked))
-    assert (inner / ".git").is_file()
-    assert at(find_place(str(inner / "sub"))) == (str(inner), str(inner), False)
-    assert at(find_place(str(linked / "sub"))) == (str(linked), str(inner), True)
-    assert at(find_place(str(super_ / "lib"))) == (str(super_), str(super_), False)
-
-
-def test_a_submodule_that_git_lost_track_of_is_still_its_own_home(main: Path) -> None:
-    super_ = make_repository(main.parent / "super")
-    git(super_, "submodule", "add", "-q", str(main), "inner")
-    git(super_, "config", "-f", ".git/modules/inner/config", "--unset", "core.worktree")
-    assert at(find_place(str(super_ / "inner"))) == (str(super_ / "inner"), str(super_ / "inner"), False)
-
-
-def test_a_submodule_inside_a_linked_worktree_is_its_own_repository(main: Path) -> None:
-    super_ = make_repository(main.parent / "super")
-    git(super_, "submodule", "add", "-q", str(main), "inner")
-    git(super_, "commit", "-qm", "inner")
-    linked = main.parent / "linked"
-    git(super_, "worktree", "add", "-q", str(linked))
-    git(linked, "submodule", "update", "-q", "--init")
-    inner = linked / "inner"
-    assert at(find_place(str(inner))) == (str(inner), str(inner), False)
-    assert at(find_place(str(linked))) == (str(linked), str(super_), True)
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"",
-        b"gitdir:",
-        b"gitdir: ",
-        b"gitdir: /not/there\n",
-        b"gitdir: .\n",
-        b"hello",
-        b"\0\xff\xfe",
-        b"gitdir: a\0b",
-        b"x" * 9999,
-    ],
-)
-def test_a_git_file_that_leads_nowhere_is_no_repository(main: Path, garbage: bytes) -> None:
-    (main / "sub" / ".git").write_bytes(garbage)
-    assert at(find_place(str(main / "sub" / "deep"))) == (str(main), str(main), False)
-    lone = main.parent / "lone"
-    lone.mkdir()
-    (lone / ".git").write_bytes(garbage)
-    assert at(find_place(str(lone))) == (None, str(lone), False)
-
-
-def test_a_git_file_that_leads_to_a_folder_which_is_no_git_directory_is_no_repository(tmp_path: Path) -> None:
-    start = tmp_path.resolve() / "start"
-    start.mkdir()
-    (tmp_path / "empty" / ".git").mkdir(parents=True)
-    (start / ".git").write_text(f"gitdir: {tmp_path}/empty/.git\n")
-    assert at(find_place(str(start))) == (None, str(start), False)
-
-
-def test_a_pipe_or_a_circle_of_links_called_git_is_no_repository(tmp_path: Path) -> None:
-    start = tmp_path.resolve()
-    os.mkfifo(start / ".git")
-    assert find_place(str(start)).worktree is None
-    (start / ".git").unlink()
-    (start / ".git").symlink_to(".git")
-    assert find_place(str(start)).worktree is None
-
-
-@pytest.mark.parametrize("broken", [b"", b"/not/there", b"\0"])
-def test_a_worktree_whose_common_directory_is_lost_is_no_repository(main: Path, broken: bytes) -> None:
-    linked = main.parent / "linked"
-    git(main, "worktree", "add", "-q", str(linked))
-    (main / ".git" / "worktrees" / "linked" / "commondir").write_bytes(broken)
-    assert at(find_place(str(linked))) == (None, str(linked), False)
-
-
-def test_the_environment_of_git_is_not_consulted(main: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_DIR", str(main / ".git"))
-    monkeypatch.setenv("GIT_WORK_TREE", str(main))
-    assert find_place(str(tmp_path)).worktree is None
-
-
-def test_one_file_has_one_name_from_every_worktree(main: Path) -> None:
-    linked = main / ".claude" / "worktrees" / "one"
-    git(main, "worktree", "add", "-q", str(linked))
-    place = find_place(str(linked / "sub"))
-    assert place.worktree is not None
-    in_linked = normalise("deep/file", root=place.worktree, cwd=str(linked / "sub"), roots=(place.home,))
-    in_main = normalise("deep/file", root=str(main), cwd=str(main / "sub"))
-    assert in_linked == in_main == "sub/deep/file"
-
-
 # case
 
 
@@ -810,13 +610,48 @@ def test_folding_is_idempotent_and_blind_to_case(text: str) -> None:
     assert fold("Src/README.md") == fold("src/readme.MD")
 
 
-def test_the_module_imports_nothing_that_slows_the_start() -> None:
-    code = (
-        "import sys, dibs.errors; before = set(sys.modules); import dibs.paths;"
-        "print(*sorted(set(sys.modules) - before - {'dibs.paths'}))"
-    )
-    source = str(Path(paths.__file__).parent.parent)
-    out = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": source}
-    )
-    assert set(out.stdout.split()) <= {"errno", "stat"}
+@given(st.text(alphabet="aAzZ_-^]!09äÄ[kK", max_size=12))
+@settings(deadline=None, max_examples=400)
+def test_folding_a_pattern_loses_nothing_that_it_matches(text: str) -> None:
+    pattern = f"[{text}]x"
+    for c in "aAzZmM_-^!09äÄkKåÅ":
+        if overlaps(pattern, f"{c}x") and not pattern.startswith("[!"):
+            assert overlaps(fold(pattern), fold(f"{c}x"))
+    assert fold(fold(pattern)) == fold(pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "folded"),
+    [
+        ("[A-Z]*.PY", "[a-z]*.py"),
+        ("[!A-Z]", "[!a-z]"),
+        ("[A-z]", "[A-z]"),  # the lower case is in it already
+        ("[0-Z]", "[0-Za-z]"),
+        ("[ABC]x", "[abc]x"),
+        ("[]A]", "[]a]"),
+        ("[A-]", "[a-]"),
+        ("[0-AX-]", "[0-Axa-]"),
+        ("[-!-A]", "[-!-Aa]"),
+        ("[!-A]", "[!a-]"),
+        ("App/[ID]/Page.tsx", "app/[id]/page.tsx"),
+        ("[X", "[x"),
+        ("[À-Ö]", "[À-Öà-ö]"),
+        ("[z-!]", "[z-!]"),
+        ("[ -\U0010fffd]", "?"),
+        ("[! -\U0010fffd]", "[! -\U0010fffd]"),
+        ("[\u2126-\u212a]", "[\u2126-\u212akω]"),
+        ("STRASSE", "strasse"),
+        ("Stra\u00dfe", "strasse"),
+        ("e\u0301A", "\u00e9a"),
+        ("\u00c9a", "\u00e9a"),
+    ],
+)
+def test_folding_keeps_what_a_pattern_means(pattern: str, folded: str) -> None:
+    assert fold(pattern) == folded
+    assert fold(folded) == folded
+
+
+def test_every_character_folds_once_and_for_all() -> None:
+    every = [chr(code) for code in range(1, 0x1F000) if not 0xD800 <= code < 0xE000]
+    assert [c for c in every if not c.isascii() and fold(fold(c)) != fold(c)] == []
+    assert {fold(c) for c in every if c.isascii()} == {c.lower() for c in every if c.isascii()}

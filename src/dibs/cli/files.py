@@ -9,6 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dibs.board import TaskBoard
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.cli.render import Cell
@@ -109,10 +110,12 @@ def locks(ctx: Context, args: Args) -> int:
     if ctx.json:
         from dibs.wire import lock_json
 
-        ctx.emit({"locks": [lock_json(lock) for lock in held], "total": len(held), "more": False})
+        tree = board._worktree()
+        shown = [lock_json(lock) | {"here": lock.worktree is not None and lock.worktree == tree} for lock in held]
+        ctx.emit({"locks": shown, "total": len(shown), "more": False})
         return 0
     if held:
-        for line in _table(ctx, held, board.now()):
+        for line in _table(ctx, held, board):
             ctx.say(line)
     from dibs.cli.render import number
 
@@ -121,16 +124,20 @@ def locks(ctx: Context, args: Args) -> int:
     return 0
 
 
-def _table(ctx: Context, held: Sequence[Lock], now: float) -> list[str]:
+def _table(ctx: Context, held: Sequence[Lock], board: TaskBoard) -> list[str]:
     from dibs.cli.render import DIM, safe, table
     from dibs.times import FOREVER, span
 
+    now = board.now()
+    ground = board._ground()
+    trees = dict.fromkeys(lock.worktree for lock in held if lock.worktree is not None)
+    names = ground.labels(trees) if ground is not None else {}
     rows: list[list[Cell]] = []
     for lock in held:
         how: Cell = ("shared", DIM) if lock.shared else ""
         left = lock.expires_at - now
         shown = "no end" if left > FOREVER / 2 else span(left)
-        rows.append([safe(lock.holder.name), lock.task_id or "", shown, how, safe(lock.pattern)])
-    return table(
-        ("HOLDER", "TASK", "LEFT", "", "FILES"), rows, ctx.width, caps=(20, -20, 9, 6), right=(2,), color=ctx.color
-    )
+        where = safe(names.get(lock.worktree or "", "-" if names else ""))
+        rows.append([safe(lock.holder.name), lock.task_id or "", shown, how, where, safe(lock.pattern)])
+    header = ("HOLDER", "TASK", "LEFT", "", "IN", "FILES")
+    return table(header, rows, ctx.width, caps=(20, -20, 9, 6, 18), right=(2,), color=ctx.color)
