@@ -19,6 +19,7 @@ SCRIPTS = (
     ("growth",),
     ("fairness",),
     ("startup",),
+    ("hook",),
     ("reading",),
     ("dialects",),
 )

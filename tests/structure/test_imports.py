@@ -12,6 +12,8 @@ import pytest
 
 import dibs
 from dibs import TaskBoard
+from dibs.jsontext import dumps
+from dibs.model import Worker
 from tests.processes.harness import environment
 
 PACKAGE = Path(dibs.__file__).resolve().parent
@@ -121,12 +123,13 @@ def test_no_module_imports_something_heavy_when_it_is_loaded(module: str) -> Non
 _CLAIM = 'from dibs import TaskBoard; task = TaskBoard.open("{url}").claim("w"); task.complete("done")'
 
 
-def modules_of(*arguments: str, env: dict[str, str] | None = None) -> set[str]:
+def modules_of(*arguments: str, env: dict[str, str] | None = None, stdin: str = "") -> set[str]:
     """What an interpreter that is run like this has imported at its end."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *arguments],
         env=environment() | (env or {}),
         cwd="/",
+        input=stdin,
         capture_output=True,
         text=True,
         check=False,
@@ -167,4 +170,27 @@ def test_a_command_imports_nothing_heavy(tmp_path: Path, given: set[str], comman
     more = modules_of("-m", "dibs", *command.split(), env=env) - given
     more -= modules_of("-c", "import runpy")  # `python -m` needs it; the installed command does not
     assert "dibs.stores.sqlite" in more
+    assert {name for name in more if within(name, *HEAVY)} == set()
+
+
+@pytest.mark.parametrize("path", ["held.py", "free.py"])
+@pytest.mark.parametrize("tool", ["Edit", "Bash"])
+def test_a_hook_imports_nothing_heavy(tmp_path: Path, given: set[str], tool: str, path: str) -> None:
+    """Whether it denies or not: it runs before every edit, and the user waits for it."""
+    with TaskBoard.open(f"sqlite:{tmp_path}/.dibs/board.db", create=True, worker="maker") as board:
+        board.lock([f"{tmp_path}/held.py"], Worker("maker", session="m"))
+    given_to_it = {"file_path": path} if tool == "Edit" else {"command": f"cd . && sed -i s/a/b/ {path}"}
+    event = {
+        "session_id": "s",
+        "cwd": str(tmp_path),
+        "hook_event_name": "PreToolUse",
+        "tool_name": tool,
+        "tool_input": given_to_it,
+    }
+    env = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    more = modules_of("-m", "dibs", "hook", "claude", env=env, stdin=dumps(event)) - given
+    more -= modules_of("-c", "import runpy")
+    assert "dibs.stores.sqlite" in more
+    assert "dibs.board" not in more
+    assert ("dibs.hooks.shellwrites" in more) is (tool == "Bash")
     assert {name for name in more if within(name, *HEAVY)} == set()
