@@ -200,7 +200,7 @@ class Claiming(Leases):
         for again in (False, True):
             after: BoardTask | None = None
             held: list[list[str]] = []
-            locks: list[Lock] | None = None
+            locks: holds.Near | None = None
             size = n
             while given < n and (batch := tx.ready(reserved, size, after, held)):
                 after = batch[-1]
@@ -208,9 +208,9 @@ class Claiming(Leases):
                     if rules.is_anothers(task, who):
                         continue
                     if task.paths:
-                        near = tx.locks(task.paths) if locks is None else locks
+                        near = tx.locks(task.paths) if locks is None else locks.to(task.paths)
                         if holds.conflicts(task.paths, False, near, who, tx.now):
-                            locks = tx.locks() if locks is None else locks  # more may be in the way: fetch them once
+                            locks = locks or holds.Near(tx.locks())  # more may be in the way: fetch them once
                             if len(held) < 16 and task.paths not in held:
                                 held.append(task.paths)  # paths that many tasks share need not be looked at again
                             continue

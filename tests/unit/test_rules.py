@@ -6,6 +6,8 @@ import copy
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dibs import BoardTask, Event, LeaseLost, TaskStatus, Worker, holds, rules
 from dibs.errors import Busy, DibsError, Invalid, NotHolder, WrongStatus
@@ -282,3 +284,22 @@ def test_a_lost_lease_is_explained_in_every_status(status: TaskStatus) -> None:
     assert isinstance(error, DibsError)
     assert "nothing was changed" in error.message
     assert error.hint
+
+
+class TestNear:
+    """The index over many locks gives every lock that overlaps, whatever else it gives."""
+
+    @given(
+        st.lists(
+            st.sampled_from(["", "a", "a/b", "a/b/c", "ab", "a0", "*", "a/*", "**/c", "a/b*", "b", "a/bc"]), max_size=12
+        ),
+        st.lists(
+            st.sampled_from(["", "a", "a/b", "a/b/c", "ab", "a0", "*", "a/*", "**", "b/c", "a/b/c/d"]), max_size=3
+        ),
+    )
+    def test_it_finds_what_comparing_all_with_all_finds(self, held: list[str], wanted: list[str]) -> None:
+        locks = [Lock(pattern or "**", Worker("w"), n, 0, 10, 10) for n, pattern in enumerate(held)]
+        patterns = [pattern or "**" for pattern in wanted]
+        all_found = holds.conflicts(patterns, False, locks, None, 1)
+        near = holds.conflicts(patterns, False, holds.Near(locks).to(patterns), None, 1)
+        assert sorted(lock.token for lock in near) == [lock.token for lock in all_found]
