@@ -42,13 +42,14 @@ class Adding(Leases):
         worker: Worker | str | None = None,
         request_key: str | None = None,
     ) -> list[str]:
-        """Add tasks in one transaction, all or none; their ids. They may depend on each other by the ids that they
-        bring."""
+        """Add tasks in one transaction, all or none; their ids. They may depend on each other (`depends_on`, `parent`)
+        by the ids that they bring, or by a `name` that holds within this call only."""
         path = self._pattern
+        names = _names(definitions)
         tasks = []
         for number, fields in enumerate(definitions, 1):
             try:
-                tasks.append(limits.new_task(fields, path))
+                tasks.append(limits.new_task(_without_names(fields, names) if names else fields, path))
             except Invalid as error:
                 if len(definitions) > 1:
                     error.message = f"task {number} of {len(definitions)}: {error.message}"
@@ -57,7 +58,7 @@ class Adding(Leases):
             return []
         who = self._actor(worker)
         key = None if request_key is None else limits.request("add", request_key)
-        asked = 0 if key is None else limits.fingerprint([rules.definition(task) for task in tasks])
+        asked = 0 if key is None else limits.fingerprint(_asked(tasks, definitions if names else ()))
         with self._store.write() as tx:
             if key is not None and (answer := tx.recall(key)) is not None:
                 before, ids = loads(answer)
@@ -65,7 +66,15 @@ class Adding(Leases):
                     raise limits.key_was_used()
                 return list(ids)
             _give_ids(tx, tasks)
-            edges = _link(tx, tasks)
+            if names:
+                _resolve(tasks, definitions, names)
+            try:
+                edges = _link(tx, tasks)
+            except (NotFound, DependencyCycle) as error:
+                # Nothing was added, so the caller knows these tasks by name and not by the ids they would have had.
+                for name, number in names.items():
+                    error.message = error.message.replace(tasks[number].id, name)
+                raise
             events = [rules.add(task, who, tx.now) for task in tasks]
             tx.insert(tasks)
             tx.link(edges)
@@ -75,6 +84,48 @@ class Adding(Leases):
             if key is not None:
                 tx.remember(key, dumps([asked, ids]))
         return ids
+
+
+def _names(definitions: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Which task each name of this call stands for."""
+    names: dict[str, int] = {}
+    for number, fields in enumerate(definitions):
+        given = fields.get("name")
+        if given is None:
+            continue
+        if limits.name(given, "name of a task") in names:
+            raise Invalid(
+                f"two tasks of this call are named {given!r}", hint="within one call every name stands for one task"
+            )
+        names[given] = number
+    return names
+
+
+def _without_names(fields: Mapping[str, Any], names: Mapping[str, int]) -> dict[str, Any]:
+    """A definition as it is without what only this call understands."""
+    plain = {key: value for key, value in fields.items() if key != "name"}
+    needs = plain.get("depends_on")
+    if isinstance(needs, list | tuple | set | frozenset):
+        plain["depends_on"] = [need for need in needs if not (isinstance(need, str) and need in names)]
+    if isinstance(plain.get("parent"), str) and plain["parent"] in names:
+        del plain["parent"]
+    return plain
+
+
+def _asked(tasks: Sequence[BoardTask], named: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """What tells this request from another: the tasks, and who among them names whom."""
+    links = [[fields.get("name"), list(fields.get("depends_on") or ()), fields.get("parent")] for fields in named]
+    return [*(rules.definition(task) for task in tasks), *links]
+
+
+def _resolve(tasks: Sequence[BoardTask], definitions: Sequence[Mapping[str, Any]], names: Mapping[str, int]) -> None:
+    """Put the new ids where the call's own names stood."""
+    for task, fields in zip(tasks, definitions, strict=True):
+        needs = fields.get("depends_on") or ()
+        task.depends_on = list(dict.fromkeys(tasks[names[need]].id if need in names else need for need in needs))
+        parent = fields.get("parent")
+        if parent is not None and parent in names:
+            task.parent = tasks[names[parent]].id
 
 
 def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 CLIENTS = ("claude", "codex", "gemini", "cursor", "vscode")
 
-_WINDOWS = os.name == "nt"
-
 DEEPEST = 40
 """So many processes above us are looked at."""
 _RUNNERS = ("uv", "uvx", "pipx", "npx", "env", "timeout", "nice", "stdbuf")
 _SHELLS = ("sh", "bash", "dash", "zsh", "fish", "ksh", "busybox")
+_INITS = ("init", "systemd", "tini", "dumb-init", "docker-init", "catatonit", "launchd", "sleep", "tail")
+_WINDOWS = os.name == "nt"
 
 
 def worker_name(client: str, session: str) -> str:
@@ -77,19 +77,22 @@ def withdraw(note: str | None) -> None:
 def _client_process() -> tuple[int, str] | None:
     """The process that started this one, past runners such as `uv run` and `sh -c`."""
     for pid, started in _above(os.getpid()):
-        if not _is_runner(pid):
-            return None if pid <= 1 else (pid, started)
+        program, first = _command(pid)
+        if pid == 1 and program in (*_INITS, *_SHELLS):
+            return None  # whoever started us is gone, and everything is below the first process
+        if program not in _RUNNERS and not (program in _SHELLS and first == "-c"):
+            return pid, started
     return None
 
 
-def _is_runner(pid: int) -> bool:
+def _command(pid: int) -> tuple[str, str]:
+    """The program that a process runs, and its first argument."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(4096).split(b"\0")
+            program, first, *_ = [*os.fsdecode(file.read(4096)).split("\0"), "", ""]
     except OSError:
-        return False
-    program = os.path.basename(os.fsdecode(words[0])).lstrip("-")
-    return program in _RUNNERS or (program in _SHELLS and b"-c" in words[1:3])
+        return "", ""
+    return os.path.basename(program).lstrip("-"), first
 
 
 def _sweep(folder: str) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dibs import BoardTask, TaskBoard, TaskStatus
-from dibs.errors import Duplicate, Invalid, NotFound
+from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, actions
 from tests.contract.stores import Home
@@ -91,6 +91,50 @@ def test_a_call_with_one_bad_task_adds_none_and_says_which(board: TaskBoard) -> 
     with pytest.raises(NotFound):
         board.add_many([{"description": "good"}, {"description": "waits", "depends_on": ["nowhere"]}])
     assert board.status() == []
+
+
+def test_tasks_of_one_call_may_name_each_other(board: TaskBoard) -> None:
+    old = board.add("there before")
+    wanted: list[dict[str, object]] = [
+        {"description": "the roof", "name": "roof", "depends_on": ["the walls", old]},
+        {"description": "the walls", "name": "the walls"},
+    ]
+    roof, walls = board.add_many(wanted, request_key="house")
+    assert board.add_many(wanted, request_key="house") == [roof, walls]
+    assert board.get(roof).depends_on == [walls, old]
+    assert board.get(walls).depends_on == []
+    assert len(board.tasks()[0]) == 3
+
+
+def test_a_part_may_name_its_whole(board: TaskBoard) -> None:
+    part, whole = board.add_many(
+        [{"description": "a", "parent": "all of it"}, {"description": "b", "name": "all of it"}]
+    )
+    assert board.get(part).parent == whole
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "words"),
+    [
+        ([{"name": "hen", "depends_on": ["egg"]}, {"name": "egg", "depends_on": ["hen"]}], DependencyCycle, "hen, egg"),
+        ([{"name": "hen", "depends_on": ["nest"]}], NotFound, "nest, which hen is to depend on"),
+        ([{"name": "hen"}, {"name": "hen"}], Invalid, "two tasks of this call are named 'hen'"),
+        ([{"name": "two\nlines"}], Invalid, "not a name"),
+    ],
+)
+def test_what_names_cannot_mean_is_refused_by_name(
+    board: TaskBoard, wanted: list[dict[str, object]], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        board.add_many([{"description": "x", **fields} for fields in wanted])
+    assert board.tasks() == ([], 0)
+
+
+def test_a_request_key_tells_names_apart(board: TaskBoard) -> None:
+    first: list[dict[str, object]] = [{"description": "a", "name": "x"}, {"description": "b", "depends_on": ["x"]}]
+    board.add_many(first, request_key="k")
+    with pytest.raises(Invalid, match="used before"):
+        board.add_many([{"description": "a", "name": "x"}, {"description": "b"}], request_key="k")
 
 
 def test_an_id_that_is_taken_is_refused(board: TaskBoard) -> None:

@@ -441,3 +441,54 @@ class TestClockJumps:
         board.add("y", worker=BEN)
         expires = board.get("t1").steps[0].expires_at
         assert expires == pytest.approx(clock.wall() + 1800)
+
+
+class TestKeeping:
+    """`keep`: what a front that knows its worker to be alive calls every few seconds."""
+
+    def test_it_renews_claims_and_loose_locks_when_a_third_of_the_lease_is_gone(
+        self, board: TaskBoard, clock: HandClock
+    ) -> None:
+        board.add("x", id="t1")
+        task = take(board, ANN, lease=300)
+        clock.advance(120)
+        assert board.keep(ANN) is True
+        assert board.get("t1").lease_expires_at == START + 420
+        assert board.get("t1").token == task.token
+
+    def test_locks_are_kept_too(self, board: TaskBoard, clock: HandClock) -> None:
+        board.lock(["a.py"], ANN, lease=300)
+        clock.advance(120)
+        assert board.keep(ANN) is True
+        assert [lock.expires_at for lock in board.locks()] == [START + 420]
+
+    def test_before_that_nothing_is_written(self, board: TaskBoard, clock: HandClock) -> None:
+        board.add("x")
+        take(board, ANN, lease=300)
+        clock.advance(60)
+        before = actions(board)
+        assert board.keep(ANN) is True
+        assert actions(board) == before
+
+    def test_who_holds_nothing_is_told_so(self, board: TaskBoard, clock: HandClock) -> None:
+        board.add("x")
+        take(board, BEN)
+        before = actions(board)
+        assert board.keep(ANN) is False
+        assert actions(board) == before
+
+    def test_what_has_run_out_is_not_brought_back(self, board: TaskBoard, clock: HandClock) -> None:
+        board.add("x", id="t1")
+        task = take(board, ANN, lease=300)
+        clock.advance(301)
+        assert board.keep(ANN) is False
+        with pytest.raises(LeaseLost):
+            board.complete("t1", token=task.token)
+
+    def test_kept_often_enough_a_lease_lasts(self, board: TaskBoard, clock: HandClock) -> None:
+        board.add("x", id="t1")
+        take(board, ANN, lease=60)
+        for _ in range(100):
+            clock.advance(15)
+            assert board.keep(ANN) is True
+        assert board.complete("t1", worker=ANN).status is TaskStatus.COMPLETED

@@ -128,3 +128,20 @@ def test_a_recipient_needs_a_name(board: TaskBoard) -> None:
 def test_terminal_escapes_are_kept_as_text(board: TaskBoard) -> None:
     board.tell("\x1b[31mred\x07", worker=ANN)
     assert contents(board, BEN) == ["\x1b[31mred\x07"]
+
+
+def test_the_same_request_key_sends_a_message_once(board: TaskBoard, other: TaskBoard) -> None:
+    first = board.tell("main is broken", "ben", worker=ANN, request_key="k1")
+    again = other.tell("main is broken", "ben", worker=ANN, request_key="k1")
+    assert (again.seq, again.time, again.sender) == (first.seq, first.time, first.sender)
+    assert contents(board, BEN) == ["main is broken"]
+    assert actions(board).count("sent_message") == 1
+
+
+def test_a_request_key_belongs_to_its_message_and_to_its_sender(board: TaskBoard) -> None:
+    board.tell("one", "ben", worker=ANN, request_key="k1")
+    for text, to in (("two", "ben"), ("one", None), ("one", "eve")):
+        with pytest.raises(Invalid, match="request key"):
+            board.tell(text, to, worker=ANN, request_key="k1")
+    board.tell("mine", "ben", worker=EVE, request_key="k1")
+    assert contents(board, BEN) == ["one", "mine"]

@@ -1,4 +1,5 @@
 """`dibs demo`: worker processes drain a board, one of them is killed half-way, and nothing is lost or done twice.
+`dibs demo --agents` (`agents`) shows coding agents in worktrees instead.
 
 Nothing here is staged but the work itself, which is sleeping: the board, the processes, the SIGKILL and the checks at
 the end are real. The screen is drawn from the changelog as it grows (`view`), the verdict comes from the changelog, the
@@ -28,6 +29,7 @@ from dibs.replay import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import FrameType
     from typing import Any
 
@@ -39,28 +41,22 @@ if TYPE_CHECKING:
 WORKERS, TASKS = 4, 24
 SECONDS = 5.0
 """How long the work should take together, about."""
-TOO_LONG = 60.0
 FRAME = 0.1
 
 
 def demo(ctx: Context, args: Args) -> int:
-    workers = _between(args.workers, "--workers", WORKERS, 2, 32)
-    tasks = _between(args.tasks, "--tasks", TASKS, 2, 2000)
     seed = random.randrange(10_000) if args.seed is None else args.seed
+    if args.agents:
+        from dibs.cli.demo.agents import demo_agents
+
+        return demo_agents(ctx, args, seed)
+    workers = between(args.workers, "--workers", WORKERS, 2, 32)
+    tasks = between(args.tasks, "--tasks", TASKS, 2, 2000)
     folder = tempfile.mkdtemp(prefix="dibs-demo-")
     with TaskBoard.open(os.path.join(folder, "board.db"), create=True, worker=Worker("demo", "system")) as board:
         board.add_many(shop.tasks(tasks))
         show = Show(ctx, board, folder, workers, tasks, seed)
-        before = signal.signal(signal.SIGTERM, _terminated)
-        try:
-            show.run()
-        except KeyboardInterrupt:
-            show.end()
-            ctx.note(f"stopped; the board stays at {board.url}")
-            raise
-        finally:
-            show.end()
-            signal.signal(signal.SIGTERM, before)
+        show.play(ctx)
         verdict = examine(board, {name: show.records(name) for name in show.names}, show.ended)
         verdict.completed += show.problems
         verdict.recovery = show.unrecovered()
@@ -72,7 +68,7 @@ def demo(ctx: Context, args: Args) -> int:
     return 1 if verdict.problems else 0
 
 
-def _between(given: int | None, option: str, default: int, least: int, most: int) -> int:
+def between(given: int | None, option: str, default: int, least: int, most: int) -> int:
     if given is not None and not least <= given <= most:
         raise UsageError(f"demo: {option} is a number from {least} to {most:,}")
     return default if given is None else given
@@ -84,6 +80,8 @@ def _terminated(signum: int, frame: FrameType | None) -> None:
 
 class Show:
     """The workers, and what became of them."""
+
+    too_long = 60.0
 
     def __init__(self, ctx: Context, board: TaskBoard, folder: str, workers: int, tasks: int, seed: int) -> None:
         self.board = board
@@ -108,9 +106,22 @@ class Show:
         self._seen = 0
         self._over = False
 
+    def play(self, ctx: Context) -> None:
+        """Run to the end, whatever the end is, and leave no process behind."""
+        before = signal.signal(signal.SIGTERM, _terminated)
+        try:
+            self.run()
+        except KeyboardInterrupt:
+            self.end()
+            ctx.note(f"stopped; the board stays at {self.board.url}")
+            raise
+        finally:
+            self.end()
+            signal.signal(signal.SIGTERM, before)
+
     def run(self) -> None:
         started = time.monotonic()
-        self.scene = view.Scene(self._state, self.names, self.board.now())
+        self.scene = view.Scene(self._state, self.names, self.board.now(), *self._words())
         for name in self.names:
             self.processes[name] = self._start(name)
         while True:
@@ -126,13 +137,21 @@ class Show:
             self.seconds = time.monotonic() - started
             if len(self.ended) == len(self.names):
                 return
-            if self.seconds > TOO_LONG:
-                self.problems.append(f"the workers have not finished after {TOO_LONG:.0f} s")
+            if self.seconds > self.too_long:
+                self.problems.append(f"the workers have not finished after {self.too_long:.0f} s")
                 return
 
+    def _words(self) -> tuple[str, str]:
+        """The title, and what is said until something happens."""
+        title = f"{len(self.names)} worker processes share one board"
+        return title, "half-way, one of them will be killed with SIGKILL"
+
+    def _command(self, name: str) -> list[str]:
+        work = ["dibs.cli.demo.worker", self.board.url, name]
+        return [*work, self._path(name, "records"), str(self.seed), str(self._pace)]
+
     def _start(self, name: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", "-m", "dibs.cli.demo.worker", self.board.url, name]
-        command += [self._path(name, "records"), str(self.seed), str(self._pace)]
+        command = [sys.executable, "-P", "-m", *self._command(name)]
         # A group of its own: Ctrl-C is ours to deal with.
         own: dict[str, Any] = {"process_group": 0} if os.name == "posix" else {}
         with open(self._path(name, "errors"), "wb") as errors:
@@ -158,7 +177,7 @@ class Show:
         """No process is left behind, and the screen is as it was. Once is enough."""
         for process in self.processes.values():
             if process.poll() is None:
-                process.kill()
+                kill_group(process)
             process.wait()
         if not self._over:
             self._over = True
@@ -226,6 +245,13 @@ class Show:
         return [task.id for task in sorted(mine, key=lambda task: task.completed_at or 0)]
 
 
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    if os.name == "posix":
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+
+
 # -- the end
 
 
@@ -272,11 +298,11 @@ def _summary(ctx: Context, show: Show, verdict: Verdict) -> list[str]:
     if show.scene.happened:
         lines.append("")
     lines += _verdict(show, verdict, color, width)
-    program, where = _program(), shlex.quote(os.path.join(show.folder, "board.db"))
+    call, where = program(), shlex.quote(os.path.join(show.folder, "board.db"))
     lines += ["", "The board is kept, and the changelog is in it. Look around:"]
-    lines += [f"  {program} --board {where} {what}" for what in ("list --all", "log")]
+    lines += [f"  {call} --board {where} {what}" for what in ("list --all", "log")]
     if lost is not None:
-        lines.append(f"  {program} --board {where} log --task {lost.id}")
+        lines.append(f"  {call} --board {where} log --task {lost.id}")
     lines += ["It is a temporary demo board; its folder can go when you are done looking:"]
     lines += [f"  {shlex.quote(show.folder)}"]
     return lines
@@ -295,6 +321,11 @@ def _verdict(show: Show, verdict: Verdict, color: bool, width: int) -> list[str]
         ("no task began before those it depends on, no file was held twice", verdict.order),
         (f"replaying the changelog's {verdict.events} entries gives exactly this board", verdict.replay),
     ]
+    return mark(found, color, width)
+
+
+def mark(found: Sequence[tuple[str, Sequence[str]]], color: bool, width: int) -> list[str]:
+    """Lines with a tick for what is true, and the problems instead of it where there are any."""
     fancy = "utf" in (sys.stdout.encoding or "").lower()
     yes, no = ("✓", "✗") if fancy else ("ok", "NOT OK")
     lines = []
@@ -306,7 +337,7 @@ def _verdict(show: Show, verdict: Verdict, color: bool, width: int) -> list[str]
     return lines
 
 
-def _program() -> str:
+def program() -> str:
     """How to call dibs from here: `dibs` if the shell would find this one, else the way it was called."""
     called = sys.argv[0]
     if os.path.basename(called) == "__main__.py":

@@ -28,8 +28,11 @@ _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 class Scene:
     """The state of the show, at one moment. The tasks and locks come from replaying the changelog as it grows."""
 
-    def __init__(self, state: State, workers: Sequence[str], started: float) -> None:
+    def __init__(self, state: State, workers: Sequence[str], started: float, title: str, promise: str) -> None:
         self.state = state
+        self.title = title
+        self.promise = promise
+        """What is shown until something worth telling happens."""
         self.workers = workers
         self.started = started
         self.now = started
@@ -90,7 +93,7 @@ class Lines:
     def show(self, scene: Scene) -> None:
         if self._told < 0:
             self._told = 0
-            self._print(0.0, f"{len(scene.workers)} worker processes share one board of {len(scene.tasks)} tasks")
+            self._print(0.0, f"{scene.title}, {len(scene.tasks)} tasks")
         self._news += scene.happened[self._told :]
         self._told = len(scene.happened)
         done = [task for task in scene.tasks if task.status is COMPLETED and task.id not in self._done]
@@ -150,7 +153,7 @@ class Screen:
 
     def _frame(self, scene: Scene, width: int, rows: int) -> list[str]:
         color = self._ctx.color
-        title = f"dibs demo: {len(scene.workers)} worker processes share one board"
+        title = f"dibs demo: {scene.title}"
         clock = f"{scene.now - scene.started:.1f} s"
         lines = [paint(pad(cut(title, width - 8), width - len(clock)), BOLD, color) + paint(clock, DIM, color), ""]
         lines += self._progress(scene, width)
@@ -165,7 +168,7 @@ class Screen:
         for second, text in told:
             lines.append(paint(f"{second:5.1f} s  ", DIM, color) + cut(text, width - 9))
         if not told:
-            lines.append(paint(cut("half-way, one of them will be killed with SIGKILL", width), DIM, color))
+            lines.append(paint(cut(scene.promise, width), DIM, color))
         return lines
 
     def _progress(self, scene: Scene, width: int) -> list[str]:
