@@ -8,6 +8,10 @@ VENV := .venv$(if $(filter python3,$(PYTHON)),,-$(notdir $(PYTHON)))
 BIN  := $(VENV)/bin
 PIP  := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
+# The TypeScript clients that drive the MCP server in the tests, where there is an npm to install them.
+CLIENTS := tests/mcp/typescript
+NODE    := $(if $(shell command -v npm),$(CLIENTS)/node_modules/.ready)
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help setup demo test test-long test-dialects test-breaks check format ci bench bench-smoke clean
@@ -20,7 +24,7 @@ setup: $(VENV)/.ready ## make the virtual environment (done by the others when n
 demo: $(VENV)/.ready ## worker processes drain a board, one is killed, nothing is lost
 	$(BIN)/dibs demo
 
-test: $(VENV)/.ready ## the tests, without the slow ones
+test: $(VENV)/.ready $(NODE) ## the tests, without the slow ones
 	$(BIN)/pytest -n $(JOBS) -q -m "not slow" tests
 
 test-long: $(VENV)/.ready ## the slow fault and load runs
@@ -53,6 +57,7 @@ bench-smoke: $(VENV)/.bench ## every bench script for a few seconds, to see that
 
 clean: ## remove the environments, caches and build products
 	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis bench/results/.work-*
+	rm -rf $(CLIENTS)/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.ready: pyproject.toml
@@ -63,6 +68,10 @@ $(VENV)/.ready: pyproject.toml
 	@# An editable install is not compiled by pip, and where PYTHONDONTWRITEBYTECODE is set it never would be.
 	@$(BIN)/python -m compileall -q src/dibs
 	@touch $@
+
+# Without a network the tests with these clients skip, on a laptop.
+$(CLIENTS)/node_modules/.ready: $(CLIENTS)/package-lock.json
+	cd $(CLIENTS) && npm ci --silent --ignore-scripts --no-audit --no-fund && touch node_modules/.ready || test -z "$$CI"
 
 $(VENV)/.bench: $(VENV)/.ready
 	$(PIP) install --editable '.[bench]'

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clocks import HandClock
+from tests.nowhere import NO_CLIENTS
 
+os.environ["DIBS_RUNTIME_DIR"] = NO_CLIENTS
 settings.register_profile(
     "default",
     max_examples=50,

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 
 from dibs.model import Worker
-from dibs.worker import is_alive, process_start
+from dibs.worker import is_alive, is_dead, process_start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ DEEPEST = 40
 _RUNNERS = ("uv", "uvx", "pipx", "npx", "env", "timeout", "nice", "stdbuf")
 _SHELLS = ("sh", "bash", "dash", "zsh", "fish", "ksh", "busybox")
 _INITS = ("init", "systemd", "tini", "dumb-init", "docker-init", "catatonit", "launchd", "sleep", "tail")
-_WINDOWS = os.name == "nt"
 
 
 def worker_name(client: str, session: str) -> str:
@@ -48,22 +47,26 @@ def worker_name(client: str, session: str) -> str:
 def register(worker: Worker, client: str, board: str, root: str | None) -> str | None:
     """Note that this process serves the client above it; where the note is, or None if it cannot be made."""
     above = _client_process()
-    folder = _folder(create=True)
-    if above is None or folder is None:
+    if above is None:
         return None
-    _sweep(folder)
     from dibs.jsontext import dumps
 
     text = dumps({"worker": worker.as_dict(), "client": client, "board": board, "root": root})
-    path = os.path.join(folder, f"{above[0]}-{above[1]}.{os.getpid()}")
-    draft = f"{path}.new"
-    try:
-        with open(draft, "w", encoding="ascii") as file:
-            file.write(text)
-        os.replace(draft, path)
-    except OSError:
-        return None
-    return path
+    for folder in _places():
+        path = os.path.join(folder, f"{above[0]}-{above[1]}.{os.getpid()}")
+        draft = f"{path}.new"
+        try:
+            os.makedirs(folder, 0o700, exist_ok=True)
+            if not _is_private(folder):
+                continue
+            _sweep(folder)
+            with open(draft, "w", encoding="ascii") as file:
+                file.write(text)
+            os.replace(draft, path)
+        except OSError:
+            continue
+        return path
+    return None
 
 
 def withdraw(note: str | None) -> None:
@@ -96,11 +99,12 @@ def _command(pid: int) -> tuple[str, str]:
 
 
 def _sweep(folder: str) -> None:
-    """Remove the notes of servers that are gone."""
+    """Remove the notes of servers that are gone, provably: a home folder may be that of several machines."""
     for name in os.listdir(folder):
-        pid = name.removesuffix(".new").rpartition(".")[2]
-        if pid.isascii() and pid.isdigit() and process_start(int(pid)) is None and os.path.isdir("/proc/self"):
-            withdraw(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        note = _parse(path)
+        if note is not None and is_dead(note[0]):
+            withdraw(path)
 
 
 # -- the side of hooks and commands
@@ -108,43 +112,47 @@ def _sweep(folder: str) -> None:
 
 def around(board: str | None = None) -> Worker | None:
     """The worker whose client this process runs below: the nearest one, that of this board if there are several."""
-    folder = _folder()
-    names = os.listdir(folder) if folder else []
-    if not names:
+    notes = _notes()
+    if not notes:
         return None
-    assert folder is not None
     for pid, started in _above(os.getpid()):
         stem = f"{pid}-{started}."
-        notes = [note for name in names if name.startswith(stem) and (note := _read(os.path.join(folder, name)))]
-        if notes:
-            return next((worker for worker, _, url, _ in notes if url == board), notes[0][0])
+        found = [note for path in notes if os.path.basename(path).startswith(stem) and (note := _read(path))]
+        if found:
+            return next((worker for worker, _, url, _ in found if url == board), found[0][0])
     return None
 
 
 def beside(client: str, roots: Sequence[str], board: str) -> Worker | None:
     """The one worker of such a client that is open on one of these folders; None if there are none or several."""
-    folder = _folder()
     wanted = {os.path.realpath(root) for root in roots}
     found = []
-    for name in os.listdir(folder) if folder else ():
-        note = _read(os.path.join(folder or "", name))
+    for path in _notes():
+        note = _read(path)
         if note and note[1] == client and note[2] == board and note[3] in wanted:
             found.append(note[0])
     return found[0] if len(found) == 1 else None
 
 
+def _notes() -> list[str]:
+    return [os.path.join(folder, name) for folder in _places() if _is_private(folder) for name in os.listdir(folder)]
+
+
 def _read(path: str) -> tuple[Worker, str, str, str | None] | None:
     """A note that counts: whole, and its server is alive."""
+    note = _parse(path)
+    return note if note is not None and is_alive(note[0]) else None
+
+
+def _parse(path: str) -> tuple[Worker, str, str, str | None] | None:
     from dibs.jsontext import loads
 
     try:
         with open(path, encoding="ascii") as file:
             fields = loads(file.read(65536))
-        worker = Worker(**fields["worker"])
-        note = (worker, str(fields["client"]), str(fields["board"]), fields["root"])
+        return Worker(**fields["worker"]), str(fields["client"]), str(fields["board"]), fields["root"]
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return note if is_alive(worker) else None
 
 
 # -- both
@@ -182,24 +190,28 @@ def _parent(pid: int) -> int | None:
         return None
 
 
-def _folder(create: bool = False) -> str | None:
-    """Where this user's notes are; None if there is no such place that nobody else can write."""
-    if _WINDOWS:
+def _places() -> list[str]:
+    """Where this user's notes may be, best first. A server writes into the first that it can have, and everybody looks
+    into all of them: some clients keep XDG_RUNTIME_DIR and TMPDIR from their servers, and not from their hooks."""
+    given = os.environ.get("DIBS_RUNTIME_DIR")
+    if given:
+        return [given]
+    if os.name == "nt":
         top = os.environ.get("LOCALAPPDATA")
-        path = os.path.join(top, "dibs", "clients") if top else None
-    else:
-        top = os.environ.get("XDG_RUNTIME_DIR")
-        if top and os.path.isdir(top):
-            path = os.path.join(top, "dibs-clients")
-        else:
-            path = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"dibs-clients-{os.getuid()}")
-    if path is None:
-        return None
+        return [os.path.join(top, "dibs", "clients")] if top else []
+    runtime = dict.fromkeys((os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"))
+    tops = [os.path.join(top, "dibs-clients") for top in runtime if top and os.path.isdir(top)]
+    home = os.environ.get("HOME")
+    if home:
+        tops.append(os.path.join(home, ".local", "state", "dibs", "clients"))
+    return [*tops, f"/tmp/dibs-clients-{os.getuid()}"]
+
+
+def _is_private(folder: str) -> bool:
+    """Is it a folder, no link, that nobody but this user can write?"""
     try:
-        if create:
-            os.makedirs(path, 0o700, exist_ok=True)
-        about = os.lstat(path)
+        about = os.lstat(folder)
     except OSError:
-        return None
-    private = _WINDOWS or (about.st_uid == os.getuid() and not about.st_mode & 0o022)
-    return path if private and (about.st_mode & 0o170000) == 0o040000 else None
+        return False
+    is_ours = os.name == "nt" or (about.st_uid == os.getuid() and not about.st_mode & 0o022)
+    return is_ours and (about.st_mode & 0o170000) == 0o040000

@@ -26,7 +26,7 @@ def run(command: list[str], cwd: Path, env: dict[str, str]) -> str:
 
 def test_eight_agents_in_four_worktrees_lose_no_edit_and_never_hold_one_file_twice(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir(mode=0o700)
-    env = environment() | {"XDG_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
+    env = environment() | {"DIBS_RUNTIME_DIR": str(tmp_path / "run" / "dibs-clients"), "TMPDIR": str(tmp_path)}
     words = ["demo", "--agents", "--workers", str(AGENTS), "--tasks", str(TASKS), "--seed", str(new_seed() % 10_000)]
     shown = json.loads(run([sys.executable, "-m", "dibs", *words, "--json"], Path("/"), env))
     home = Path(shown["repository"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import dibs
+from tests.nowhere import NO_CLIENTS
 
 SOURCES = Path(dibs.__file__).resolve().parents[1]
 COMPILED = os.path.join(tempfile.gettempdir(), f"dibs-tests-{os.getuid() if hasattr(os, 'getuid') else ''}")
@@ -24,7 +25,8 @@ def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
         kept.pop(name, None)
-    return {**kept, "PYTHONPATH": str(SOURCES), "PYTHONPYCACHEPREFIX": COMPILED, **more}
+    ours = {"PYTHONPATH": str(SOURCES), "PYTHONPYCACHEPREFIX": COMPILED, "DIBS_RUNTIME_DIR": NO_CLIENTS}
+    return {**kept, **ours, **more}
 
 
 class Result:

@@ -25,7 +25,8 @@ def test_the_overview_fits_one_screen_and_names_every_command() -> None:
     assert max(map(len, lines)) <= 80
     listed = [name for _, names in (*GROUPS, *FOLDED) for name in names]
     assert sorted(listed) == sorted(NAMES)
-    assert all(any(line.startswith(f"  {name} ") for line in lines) for name in NAMES)
+    assert all(any(line.startswith(f"  {name} ") for line in lines) for _, names in GROUPS for name in names)
+    assert all(f"{title}: {' '.join(names)}" in lines for title, names in FOLDED)
 
 
 @pytest.mark.parametrize("name", NAMES)

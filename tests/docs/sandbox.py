@@ -62,6 +62,7 @@ class Sandbox:
             "PYTHONPATH": str(Path(dibs.__file__).parents[1]),
             "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir()) / f"dibs-docs-bytecode-{os.getuid()}"),
             "HOME": str(folder),
+            "DIBS_RUNTIME_DIR": str(folder / "dibs-clients"),
             "LOGNAME": "alice",
             "TZ": "UTC",
             "LC_ALL": "C.UTF-8",

@@ -26,7 +26,7 @@ class Repository:
             name: value for name, value in environment(DIBS_HOOK_WAIT="60").items() if not name.startswith("GIT_")
         } | {
             "HOME": str(folder / "home"),
-            "XDG_RUNTIME_DIR": str(folder / "run"),
+            "DIBS_RUNTIME_DIR": str(folder / "run" / "dibs-clients"),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_AUTHOR_NAME": "t",

@@ -25,6 +25,7 @@ import dibs
 from dibs import TaskBoard
 from dibs.model import BoardTask
 from dibs.replay import replay
+from tests.nowhere import NO_CLIENTS
 
 PATIENCE = 60.0
 """Seconds after which a test stops waiting for what should take a fraction of one."""
@@ -36,7 +37,8 @@ _OURS = ("DIBS_", "CLAUDE", "CODEX", "GEMINI", "PYTEST", "COV_")
 def environment() -> dict[str, str]:
     """The environment of an actor: that of the tests without what would name a worker, a session or a board."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    return {**kept, "PYTHONPATH": f"{SOURCES}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    ours = {"PYTHONPATH": f"{SOURCES}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, **ours, "DIBS_RUNTIME_DIR": NO_CLIENTS}
 
 
 def new_seed() -> int:

@@ -40,7 +40,7 @@ print(os.path.exists(note))
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
-    return environment() | {"XDG_RUNTIME_DIR": str(tmp_path)}
+    return environment() | {"DIBS_RUNTIME_DIR": str(tmp_path / "dibs-clients")}
 
 
 def client(env: dict[str, str], server: list[str], *asked: list[str], then: str = "") -> list[str]:
@@ -133,7 +133,7 @@ def test_a_command_in_the_clients_shell_is_the_servers_worker_unless_it_says_oth
 def test_a_client_whose_hooks_run_elsewhere_is_known_by_its_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("DIBS_RUNTIME_DIR", str(tmp_path / "dibs-clients"))
     me = of_process("cursor-1", "agent", "s1")
     note = clients.register(me, "cursor", "b", str(tmp_path))
     assert note is not None
@@ -146,7 +146,7 @@ def test_a_client_whose_hooks_run_elsewhere_is_known_by_its_folder(
 
 
 def test_a_folder_that_others_can_write_is_not_trusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("DIBS_RUNTIME_DIR", str(tmp_path / "dibs-clients"))
     folder = tmp_path / "dibs-clients"
     folder.mkdir()
     folder.chmod(0o777)
@@ -160,7 +160,7 @@ def test_a_folder_that_others_can_write_is_not_trusted(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"worker": {"name": 1}}', '{"worker": {"surprise": 1}}', "\udcff"])
 def test_a_damaged_note_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("DIBS_RUNTIME_DIR", str(tmp_path / "dibs-clients"))
     note = clients.register(of_process("x", "agent", "s"), "claude", "b", str(tmp_path))
     assert note is not None
     Path(note).write_text(text, errors="surrogateescape")

@@ -19,7 +19,7 @@ class Repository(Shell):
     def __init__(self, folder: Path) -> None:
         super().__init__(
             folder,
-            XDG_RUNTIME_DIR=str(folder.parent),
+            DIBS_RUNTIME_DIR=str(folder.parent / "dibs-clients"),
             HOME=str(folder.parent),
             GIT_CONFIG_GLOBAL=os.devnull,
             GIT_AUTHOR_NAME="alice",

@@ -45,7 +45,10 @@ def test_claude(repository: Repository) -> None:
 
 def test_codex(repository: Repository) -> None:
     repository.ok("setup", "codex")
-    assert tomllib.loads(repository.read(".codex/config.toml")) == {"mcp_servers": {"dibs": server("codex")}}
+    [(name, table)] = tomllib.loads(repository.read(".codex/config.toml"))["mcp_servers"].items()
+    handed_on = table.pop("env_vars")
+    assert (name, table) == ("dibs", server("codex"))
+    assert {"DIBS_BOARD", "DIBS_AGENT", "DIBS_SESSION", "XDG_RUNTIME_DIR"} <= set(handed_on)
     assert repository.json(".codex/hooks.json") == {
         "hooks": {
             "PreToolUse": grouped("codex", 10, "^(apply_patch|Bash)$"),
@@ -54,6 +57,17 @@ def test_codex(repository: Repository) -> None:
         }
     }
     assert sorted(repository.files()) == [".codex", ".codex/config.toml", ".codex/hooks.json", "AGENTS.md"]
+
+
+def test_variables_that_somebody_added_for_codex_stay(repository: Repository) -> None:
+    repository.ok("setup", "codex")
+    text = repository.read(".codex/config.toml")
+    repository.write(".codex/config.toml", text.replace("env_vars = [", 'env_vars = ["MINE", '))
+    mine = repository.read(".codex/config.toml")
+    repository.ok("setup", "codex", "--closed")
+    assert repository.read(".codex/config.toml") == mine
+    repository.ok("setup", "codex", "--remove")
+    assert not (repository.folder / ".codex").exists()
 
 
 def test_cursor(repository: Repository) -> None:

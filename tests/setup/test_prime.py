@@ -101,7 +101,7 @@ def test_boards_in_files_prime_too(tmp_path: Path, scheme: str) -> None:
 
 
 def test_the_command_prints_it(tmp_path: Path) -> None:
-    shell = Shell(tmp_path, XDG_RUNTIME_DIR=str(tmp_path))
+    shell = Shell(tmp_path, DIBS_RUNTIME_DIR=str(tmp_path / "dibs-clients"))
     result = shell("prime")
     assert result.code == 1
     assert "dibs init" in result.err

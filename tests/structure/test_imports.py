@@ -187,7 +187,7 @@ def test_a_hook_imports_nothing_heavy(tmp_path: Path, given: set[str], tool: str
         "tool_name": tool,
         "tool_input": given_to_it,
     }
-    env = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    env = {"DIBS_RUNTIME_DIR": str(tmp_path / "dibs-clients")}
     more = modules_of("-m", "dibs", "hook", "claude", env=env, stdin=dumps(event)) - given
     more -= modules_of("-c", "import runpy")
     assert "dibs.stores.sqlite" in more

@@ -79,6 +79,8 @@ def doctor(ctx: Context, args: Args) -> int:
             except DibsError as error:
                 if not report.facts.get("dialect", {}).get("errors"):  # which have been told, with file and line
                     report.find_error(error)
+    if args.prove:
+        _prove(ctx, report, board)
     _identity(ctx, report)
     if ctx.json:
         ctx.emit({"ok": not report.findings, **report.facts, "findings": report.findings})
@@ -284,6 +286,18 @@ def _changelog(report: Report, board: TaskBoard, deep: bool) -> None:
         )
 
 
+def _prove(ctx: Context, report: Report, board: TaskBoard | None) -> None:
+    report.facts["clients"] = []
+    if board is None:
+        return  # which has been found; without one there is nothing to hold
+    from dibs.cli import proving
+
+    try:
+        proving.look(ctx, report)
+    except DibsError as error:
+        report.find_error(error)
+
+
 # -- you
 
 
@@ -355,10 +369,22 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
                 lines += _hold_lines(hold, what, width, color)
             if len(held) > SHOWN:
                 lines.append(f"  and {len(held) - SHOWN:,} more: dibs doctor --json")
+    if "clients" in facts:
+        from dibs.cli import proving
+
+        board_note = "; with DIBS_BOARD as it is set here" if os.environ.get("DIBS_BOARD") else ""
+        row("clients", f"as tried just now{board_note}" if facts["clients"] else "not tried")
+        lines += proving.lines(facts["clients"], width, color)
     lines.append("")
     for finding in report.findings:
+        if finding["code"] == "not_proved":
+            continue  # told with its client
         told = wrap(finding["message"], width)
         lines += [paint("! ", RED, color) + told[0][2:], *told[1:], *wrap(finding["hint"], width, "    ")]
+    if faults := sum(finding["code"] == "not_proved" for finding in report.findings):
+        lines.append(
+            paint("! ", RED, color) + f"not everything that is set up works: {number(faults, 'fault')}, see above"
+        )
     if not report.findings:
         lines.append(paint("all is well", GREEN, color))
     return lines

@@ -458,11 +458,13 @@ COMMANDS: tuple[Command, ...] = (
         (("client", "one", "claude, codex, gemini, cursor, or git (a pre-commit check)"),),
         (
             ("--require-lock", "", "", "flag", False, "deny edits to files that nobody has locked, too"),
-            ("--closed", "", "", "flag", False, "when the board cannot be read: deny (default: let it pass, and say so)"),
+            ("--closed", "", "", "flag", False,
+             "when the board cannot be read: deny (default: let it pass, and say so)"),
         ),
-        ("dibs hook claude < event.json", "dibs hook git"),
+        ("dibs hook claude", "dibs hook codex --require-lock", "dibs hook git --closed"),
         "Reads the client's event on stdin. An edit of a file that another worker holds is denied, with who, for which "
-        "task and until when; everything else passes in silence, so that the client's own permissions decide. Installed by dibs setup.",
+        "task and until when; everything else passes in silence, so that the client's own permissions decide. "
+        "Installed by dibs setup.",
     ),
     (
         "setup", "installing", "setup", "connect a coding client: MCP, hooks, a few lines of advice",
@@ -470,11 +472,13 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("--dry-run", "", "", "flag", False, "show what would be written, and write nothing"),
             ("--remove", "", "", "flag", False, "take out what setup wrote, and nothing else"),
+            ("--worktrees", "", "", "flag", False, "in every worktree of the repository, not only in this one"),
             ("--skill", "", "", "flag", False, "write the advice as a skill folder instead of a block in AGENTS.md"),
             ("--require-lock", "", "", "flag", False, "hooks that deny edits to files that nobody has locked, too"),
             ("--closed", "", "", "flag", False, "hooks that deny edits while the board cannot be read"),
         ),
-        ("dibs setup claude", "dibs setup codex --dry-run", "dibs setup claude --remove"),
+        ("dibs setup claude", "dibs setup claude --worktrees", "dibs setup codex --dry-run",
+         "dibs setup claude --remove"),
         "Writes into this worktree. Whatever the files held stays as it was; doing it again changes nothing. "
         "To see that it works: dibs doctor --prove.",
     ),
@@ -510,11 +514,13 @@ COMMANDS: tuple[Command, ...] = (
         "demo", "demo", "demo", "watch workers drain a board while one is killed",
         (),
         (
+            ("--agents", "", "", "flag", False,
+             "scripted coding agents in git worktrees instead: MCP, hooks, edits and commits (8 agents, 60 tasks)"),
             ("--workers", "", "N", "int", False, "how many worker processes (default 4)"),
             ("--tasks", "", "N", "int", False, "how many tasks (default 24)"),
             ("--seed", "", "N", "int", False, "the same working times again (--json says the seed of a run)"),
         ),
-        ("dibs demo", "dibs demo --workers 8 --tasks 100"),
+        ("dibs demo", "dibs demo --agents", "dibs demo --workers 8 --tasks 100"),
         "Uses a board of its own in a temporary folder, and leaves it there to look at.",
     ),
     (

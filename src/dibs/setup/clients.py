@@ -40,6 +40,9 @@ _CURSOR = (
 )
 """Events, what they are asked for, and how long a hook may take: in seconds, of Gemini in milliseconds."""
 
+_HANDED_ON = ("DIBS_BOARD", "DIBS_AGENT", "DIBS_KIND", "DIBS_SESSION", "DIBS_RUNTIME_DIR", "XDG_RUNTIME_DIR")
+"""Codex gives its servers hardly any variables but those that their entry names."""
+
 
 class Client:
     """A coding client. Paths are relative to the root of the worktree."""
@@ -78,6 +81,8 @@ class Client:
 
     def server(self, words: Sequence[str], board: str | None) -> dict[str, Any]:
         entry = commands.server(words, self.name, self.rooted, board)
+        if self.name == "codex":
+            entry["env_vars"] = list(_HANDED_ON)
         return {"type": "stdio", **entry} if self.typed else entry
 
     def hook_entries(self, words: Sequence[str], flags: Sequence[str], board: str | None) -> dict[str, dict[str, Any]]:

@@ -62,12 +62,14 @@ def _new(document: dict[str, Any]) -> str:
 
 
 def add_server_toml(text: str | None, client: Client, entry: dict[str, Any]) -> str:
-    block = Block(HASH, client.name, _table(client, entry))
     before = _toml(text or "")
     there = before.get(client.section, {}).get("dibs")
+    if isinstance(there, dict) and "env_vars" in there:
+        entry = {key: value for key, value in entry.items() if key != "env_vars"}  # somebody may have added to it
+    block = Block(HASH, client.name, _table(client, entry))
     ours = None if text is None else find(text, HASH)
     if there is not None and ours is None:
-        if there == entry:
+        if there in (entry, {key: value for key, value in entry.items() if key != "env_vars"}):
             return text or ""
         raise Foreign(f"there is a table [{client.section}.dibs] that dibs setup did not write")
     if ours is not None:
@@ -87,8 +89,8 @@ def drop_server_toml(text: str, client: Client) -> str | None:
 
 
 def _table(client: Client, entry: dict[str, Any]) -> list[str]:
-    args = ", ".join(map(quoted, entry["args"]))
-    return [f"[{client.section}.dibs]", f"command = {quoted(entry['command'])}", f"args = [{args}]"]
+    lists = [f"{key} = [{', '.join(map(quoted, entry[key]))}]" for key in ("args", "env_vars") if key in entry]
+    return [f"[{client.section}.dibs]", f"command = {quoted(entry['command'])}", *lists]
 
 
 def _is_our_line(line: str, client: Client) -> bool:

@@ -1,0 +1,194 @@
+"""A seat: one worker at one board, as the tools see it. Several threads may call from the same seat.
+
+    seat = Seat(open_board, worker)        the board is opened by the first call that needs it
+    with Call(seat) as call: …             one request; `call.gone` says that nobody waits for its answer any more
+    seat.keep()                            renew what the worker holds; a front that knows it to be alive calls this
+    seat.close()                           waiting calls give up; returns when none is left, or after some seconds
+
+A seat notices when its worker lost something without ending it (a lease that ran out while the machine slept, a lead's
+decision): `news` has that for the next answer. A crash leaves what the worker held; the board frees it as always.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Self
+
+from dibs import rules
+from dibs.board import TaskBoard
+from dibs.errors import LeaseLost
+from dibs.model import IN_PROGRESS, Worker
+
+SLICE = 0.5
+"""Seconds after which a wait looks whether its client is still there."""
+
+_ENDINGS = (
+    "completed_activity", "submitted_activity", "failed_activity", "released_activity", "cancelled_activity", "blocked",
+)  # fmt: skip
+
+
+class Gone(Exception):
+    """Nobody waits for this answer any more."""
+
+
+class Seat:
+    def __init__(
+        self, open_board: Callable[[], TaskBoard], worker: Worker, *, strict: bool = False, kept: bool = False
+    ) -> None:
+        """`strict`: a token alone is not enough, the claim must be this worker's. `kept`: its leases are renewed."""
+        self._open = open_board
+        self.worker = worker
+        self.strict = strict
+        self.kept = kept
+        self._board: TaskBoard | None = None
+        self._opening = threading.Lock()
+        self._turn = threading.Condition()
+        self._busy = 0
+        self._ending = False
+        self._tasks: dict[str, tuple[int | None, float]] = {}
+        self._locks: dict[str, float] = {}
+        self._news: list[LeaseLost] = []
+
+    @property
+    def board(self) -> TaskBoard:
+        if self._board is None:
+            with self._opening:
+                if self._board is None:
+                    self._board = self._open()
+        return self._board
+
+    @property
+    def has_board(self) -> bool:
+        return self._board is not None
+
+    # -- calls
+
+    def begin(self) -> None:
+        """A call begins to work; not any more when the seat is being given up."""
+        with self._turn:
+            if self._ending:
+                raise Gone
+            self._busy += 1
+
+    def end(self) -> None:
+        with self._turn:
+            self._busy -= 1
+            self._turn.notify_all()
+
+    def close(self, patience: float = 2.0) -> None:
+        end = time.monotonic() + patience
+        with self._turn:
+            self._ending = True
+            while self._busy and (left := end - time.monotonic()) > 0:
+                self._turn.wait(left)
+
+    @property
+    def is_closing(self) -> bool:
+        return self._ending
+
+    # -- what the worker holds
+
+    def keep(self) -> float | None:
+        """Renew what is held, and notice what was lost; the shortest lease of all, None if nothing is held."""
+        board, who = self.board, self.worker
+        board.keep(who)
+        with board.store.read() as tx:
+            now = tx.now
+            tasks = [
+                t for t in tx.in_progress(who.name) if t.holder and t.holder.is_same(who) and rules.is_live(t, now)
+            ]
+            locks = [x for x in tx.locks(name=who.name) if x.holder.is_same(who) and x.expires_at > now]
+        with self._turn:
+            gone = self._tasks.keys() - {task.id for task in tasks}
+            run_out = [p for p, end in self._locks.items() if end <= now and all(x.pattern != p for x in locks)]
+            before = {task_id: self._tasks[task_id] for task_id in gone}
+            self._tasks = {task.id: (task.token, task.claimed_at or now) for task in tasks}
+            self._locks = {lock.pattern: lock.expires_at for lock in locks if lock.task_id is None}
+        for task_id, (token, since) in before.items():
+            self._notice(task_id, token, since, now)
+        if run_out:
+            self._tell(
+                LeaseLost(f"your lock on {', '.join(run_out)} ran out", hint="lock_files again before you go on")
+            )
+        return min([task.lease or 60.0 for task in tasks] + [lock.lease for lock in locks], default=None)
+
+    def _notice(self, task_id: str, token: int | None, since: float, now: float) -> None:
+        """A task is no longer held: is that news to its worker, or did it end the claim itself (in a shell)?"""
+        task = self.board.get(task_id)
+        if task.token == token and rules.is_live(task, now):
+            return  # two looks that overtook each other
+        by_itself = (
+            event.worker == self.worker.name and event.action in _ENDINGS and event.time >= since - 1
+            for event in self.board.recent(30, task_id)
+        )
+        if not any(by_itself):
+            self._tell(rules.lost(task, now))
+
+    def forget(self, task_id: str) -> None:
+        """This worker has just ended its claim itself."""
+        with self._turn:
+            self._tasks.pop(task_id, None)
+
+    def _tell(self, loss: LeaseLost) -> None:
+        with self._turn:
+            self._news.append(loss)
+
+    def news(self) -> list[LeaseLost]:
+        """What the worker lost since it was last told."""
+        with self._turn:
+            told, self._news = self._news, []
+        return told
+
+
+class Call:
+    """One request of a seat."""
+
+    def __init__(self, seat: Seat, left: threading.Event | None = None) -> None:
+        """`left` is set when the client has gone without cancelling its request."""
+        self.seat = seat
+        self._left = left
+        self._cancelled = threading.Event()
+
+    def __enter__(self) -> Self:
+        if self.gone:
+            raise Gone
+        self.seat.begin()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.seat.end()
+
+    @property
+    def board(self) -> TaskBoard:
+        return self.seat.board
+
+    @property
+    def worker(self) -> Worker:
+        return self.seat.worker
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    @property
+    def gone(self) -> bool:
+        left = self._left is not None and self._left.is_set()
+        return left or self._cancelled.is_set() or self.seat.is_closing
+
+    def until(self, end: float) -> Iterator[float]:
+        """The slices of a wait until a moment of `time.monotonic`: how long to wait next. Raises `Gone`."""
+        while (left := end - time.monotonic()) > 0:
+            if self.gone:
+                raise Gone
+            yield min(left, SLICE)
+        if self.gone:
+            raise Gone
+
+    def owned(self, task_id: str, verb: str) -> None:
+        """At a strict seat: refuse what another worker holds, whatever token is shown."""
+        if not self.seat.strict:
+            return
+        task = self.board.get(task_id)
+        if task.status is IN_PROGRESS and task.holder is not None and not task.holder.is_same(self.worker):
+            raise rules.not_holder(task, self.worker, self.board.now(), verb)

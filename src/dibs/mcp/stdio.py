@@ -1,0 +1,205 @@
+"""`dibs mcp` over stdio: one client, one worker, as long as this process.
+
+Three threads besides those of the requests. The first speaks the protocol. The keeper renews what the worker holds and
+looks whether the client's process is still there. The last one waits for the end (end of input, a signal, the client
+gone), gives everything back and ends the process, even if another thread hangs. If this process is killed instead,
+the board frees what it held: its pid, start time and boot are in every claim.
+
+Who the worker is follows from `--as`, DIBS_AGENT or the client's name, so it is settled by the client's first message;
+`clients.register` then tells the client's hooks and shells.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+from dibs import clients, limits
+from dibs.board import TaskBoard
+from dibs.errors import DibsError
+from dibs.mcp.seat import Call, Gone, Seat
+from dibs.places import find_place, working_directory
+from dibs.worker import of_process, process_start
+
+LOOK = 1.0
+"""Seconds between two looks at the client's process and at the board's head."""
+KEEP = 15.0
+"""Seconds between two looks at the leases, at most, when nothing happened on the board."""
+PATIENCE = 3.0
+"""Seconds for giving back what is held; then the process ends anyway, and the board sees that."""
+
+OpenBoard = Callable[[str], TaskBoard]
+"""Opens the board; given the worker's name, which a dialect's guard is taken under."""
+
+_KNOWN = (
+    ("claude", "claude"),
+    ("codex", "codex"),
+    ("gemini", "gemini"),
+    ("cursor", "cursor"),
+    ("visual studio code", "vscode"),
+)
+
+
+def serve(open_board: OpenBoard, client: str | None = None, name: str | None = None) -> None:
+    """Serve until the client ends. Does not return: the process ends here."""
+    ends: SimpleQueue[int] = SimpleQueue()
+    for number in ("SIGTERM", "SIGINT", "SIGHUP"):
+        if hasattr(signal, number) and signal.getsignal(getattr(signal, number)) is not signal.SIG_IGN:
+            signal.signal(getattr(signal, number), lambda *_: ends.put(0))
+    life = Life(open_board, client, name, ends)
+    threading.Thread(target=life.end, name="end", daemon=True).start()
+    if client is not None or name is not None:
+        life.sit_down(client or "agent")
+    threading.Thread(target=life.keep, name="keeper", daemon=True).start()
+    try:
+        try:
+            _speak(life)
+        except* (BrokenPipeError, ConnectionResetError):
+            pass  # the client has gone while it was being answered
+        ends.put(0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        ends.put(1)
+    time.sleep(PATIENCE * 3)  # the last thread ends the process
+    os._exit(1)
+
+
+def _speak(life: Life) -> None:
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    from dibs.mcp.server import Context, make_server
+
+    def seat_of(ctx: Context) -> Seat:
+        return life.sit_down("agent")
+
+    async def meet(ctx: Context, call_next: Callable[[Context], Any]) -> Any:
+        """The first message that names the client settles who the worker is."""
+        if life.seat is None and (named := client_name(ctx.params)):
+            life.sit_down(named)
+        return await call_next(ctx)
+
+    async def main() -> None:
+        server = make_server(seat_of)
+        server.middleware.append(meet)
+        async with stdio_server() as (incoming, outgoing):
+            # Leaving the block waits for a line of input and for an answer to be read, which may never be.
+            try:
+                await server.run(incoming, outgoing, server.create_initialization_options())
+            except anyio.get_cancelled_exc_class():
+                life.ends.put(0)  # the client does not take answers any more
+                raise
+            life.ends.put(0)
+
+    anyio.run(main)
+
+
+def client_name(params: Any) -> str | None:
+    """The client as it names itself, in the handshake or with every request, in one of our words where we have one."""
+    meta = _of(params, "_meta")
+    given = _of(_of(params, "clientInfo") or _of(meta, "io.modelcontextprotocol/clientInfo"), "name")
+    if not isinstance(given, str):
+        return None
+    lower = given.lower()
+    for part, word in _KNOWN:
+        if part in lower:
+            return word
+    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in lower[:24]).strip("-")
+    return plain or "agent"
+
+
+def _of(value: Any, key: str) -> Any:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+class Life:
+    """What the threads share: the seat, once it is known whose it is, and the end."""
+
+    def __init__(self, open_board: OpenBoard, client: str | None, name: str | None, ends: SimpleQueue[int]) -> None:
+        self.seat: Seat | None = None
+        self.ends = ends
+        self._open = open_board
+        self._client = client
+        self._name = name
+        self._parent = os.getppid()
+        self._note: str | None = None
+        self._turn = threading.Lock()
+
+    def sit_down(self, client: str) -> Seat:
+        """The worker's seat; made by the first who asks. `client` counts if `--client` was not given."""
+        with self._turn:
+            if self.seat is None:
+                client = self._client or client
+                pid = os.getpid()
+                session = os.environ.get("DIBS_SESSION") or f"mcp-{pid}-{process_start(pid)}"
+                limits.name(session, "session")
+                worker = of_process(limits.name(self._name or clients.worker_name(client, session)), "agent", session)
+
+                def opened() -> TaskBoard:
+                    board = self._open(worker.name)
+                    here = working_directory()
+                    root = os.path.realpath(find_place(here).worktree or here)
+                    self._note = clients.register(worker, client, board.url, root)
+                    return board
+
+                self.seat = Seat(opened, worker, kept=True)
+            return self.seat
+
+    # -- the keeper
+
+    def keep(self) -> None:
+        pause, due, mark = LOOK, 0.0, None
+        while True:
+            if os.getppid() != self._parent:
+                self.ends.put(0)
+                return
+            try:
+                if self.seat is not None:
+                    with Call(self.seat) as call:  # the end waits for calls, and so for a write of ours
+                        head = call.board.store.mark_change()
+                        if head != mark or time.monotonic() >= due:
+                            lease = self.seat.keep()
+                            pause = LOOK if lease is None else min(LOOK, lease / 6)
+                            due = time.monotonic() + (KEEP if lease is None else min(KEEP, lease / 6))
+                            mark = head
+            except Gone:
+                return
+            except DibsError:
+                pass  # no board yet, or busy: the next look may find it better
+            except Exception:
+                if os.environ.get("DIBS_DEBUG"):
+                    import traceback
+
+                    traceback.print_exc()
+            time.sleep(pause)
+
+    # -- the end
+
+    def end(self) -> None:
+        code = self.ends.get()
+        giving = threading.Thread(target=self._give_back, name="giving back", daemon=True)
+        giving.start()
+        giving.join(PATIENCE)
+        if sys.stderr is not None:
+            sys.stderr.flush()
+        os._exit(code)
+
+    def _give_back(self) -> None:
+        seat = self.seat
+        if seat is None:
+            return
+        seat.close()
+        try:
+            if seat.has_board:
+                seat.board.release_agent_tasks(seat.worker, note="its client has ended")
+                seat.board.close()
+        finally:
+            clients.withdraw(self._note)

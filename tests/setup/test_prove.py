@@ -1,0 +1,626 @@
+"""`dibs doctor --prove` finds out what is set up, by trying it: each thing that is broken changes the verdict."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dibs import TaskBoard
+from dibs.proving import serving
+from dibs.proving.configured import is_compound, read
+from dibs.proving.matching import covered
+from dibs.proving.trial import prove
+from tests.cli.shell import PATIENCE, Result, width
+from tests.setup.repository import CLIENTS, Repository
+
+GUARDED, ADVISORY, NOT_SET_UP = "guarded", "advisory", "not set up"
+HOOKS = {
+    "claude": ".claude/settings.local.json",
+    "codex": ".codex/hooks.json",
+    "cursor": ".cursor/hooks.json",
+    "gemini": ".gemini/settings.json",
+}
+
+
+class Proving(Repository):
+    """A repository in which set-ups are made, broken and tried."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.temporary = folder.parent / "tmp"
+        self.temporary.mkdir()
+        self.environ["TMPDIR"] = str(self.temporary)
+
+    def set_up(self, client: str, *words: str) -> None:
+        self.ok("setup", client, *words)
+        if client == "codex":  # which hands on no PYTHONPATH, and these tests run dibs from its sources
+            table = self.read(".codex/config.toml")
+            lines = table.splitlines()
+            at = next(n for n, line in enumerate(lines) if line.startswith("env_vars"))
+            lines[at] = 'env_vars = ["PYTHONPATH", "PYTHONPYCACHEPREFIX"]'
+            self.write(".codex/config.toml", "\n".join(lines) + "\n")
+
+    def only_hooks(self, client: str, *words: str) -> None:
+        """Set up without the server, which takes longest to try."""
+        self.set_up(client, *words)
+        path = {"claude": ".mcp.json", "cursor": ".cursor/mcp.json"}.get(client)
+        if path:
+            (self.folder / path).unlink()
+        else:
+            self.change(HOOKS[client], lambda document: document.pop("mcpServers"))
+
+    def change(self, path: str, edit: Any) -> None:
+        document = self.json(path)
+        edit(document)
+        self.write(path, json.dumps(document))
+
+    def prove(self, cwd: Path | None = None, **environ: str) -> Result:
+        result = self("doctor", "--prove", "--json", cwd=cwd, **environ)
+        assert result.code in (0, 1), result
+        assert result.err == "", result
+        assert result.json["ok"] is (result.code == 0), result
+        return result
+
+    def proof(self, client: str, *, code: int, **environ: str) -> Any:
+        """What was found about one client, and the exit code that it must have given."""
+        result = self.prove(None, **environ)
+        assert result.code == code, result
+        return named(result)[client]
+
+    def fake(self, script: str) -> str:
+        """A program called dibs that is none."""
+        file = self.folder.parent / "bin" / "dibs"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+        return str(file)
+
+
+def named(result: Result) -> dict[str, Any]:
+    return {client["client"]: client for client in result.json["clients"]}
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    return {name: client["verdict"] for name, client in named(result).items()}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[Proving]:
+    made = Proving(tmp_path / "work")
+    yield made
+    assert made.ok("locks", "--json").json["locks"] == [], "something is left locked"
+    assert list(made.temporary.iterdir()) == [], "something is left of the trial"
+    assert running_in(tmp_path) == [], "something is left running"
+    assert not list(made.folder.glob("dibs-prove*"))
+
+
+def running_in(folder: Path) -> list[str]:
+    """Processes, but for our own, that stand in a folder or have it in their command."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            where = os.readlink(process / "cwd")
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if (where.startswith(str(folder)) or os.fsencode(folder) in command) and int(process.name) != os.getpid():
+            found.append(f"{process.name}: {command!r}")
+    return found
+
+
+# -- what is set up works
+
+
+def test_everything_that_setup_writes_works(repository: Proving) -> None:
+    for client in (*CLIENTS, "git"):
+        repository.set_up(client)
+    files, index = repository.files(), repository.git("status", "--porcelain", "-uall").stdout
+    before = len(repository.ok("log", "--json", "--all").out.splitlines())
+    result = repository.prove()
+    assert result.code == 0, result
+    assert verdicts(result) == {
+        **dict.fromkeys(("claude", "codex", "cursor", "gemini", "git"), GUARDED),
+        "vscode": ADVISORY,
+    }
+    for name, client in named(result).items():
+        assert client["faults"] == [], client
+        if name != "git":
+            assert (client["mcp"]["works"], client["mcp"]["tools"]) == (True, 10)
+            assert client["mcp"]["worker"].startswith(f"{name}-")
+        if name in HOOKS:
+            keys = ("denied_edit", "denied_shell_write", "passed_free", "same_worker")
+            assert [client["hook"][key] for key in keys] == [True] * 4, client
+            assert client["hook"]["not_asked_for"] == []
+    assert (repository.files(), repository.git("status", "--porcelain", "-uall").stdout) == (files, index)
+    events = [json.loads(line) for line in repository.ok("log", "--json", "--all").out.splitlines()[before:]]
+    assert len(events) == 2, "the trial's lock is taken and given back, and nothing else happens on the board"
+    assert {event["worker"][:7] for event in events} == {"doctor-"}
+
+
+def test_nothing_set_up_is_no_fault(repository: Proving) -> None:
+    result = repository.prove()
+    assert result.code == 0
+    assert set(verdicts(result).values()) == {NOT_SET_UP}
+    assert [client["next"] for client in result.json["clients"]] == [f"dibs setup {c}" for c in (*CLIENTS, "git")]
+
+
+def test_the_text_fits_and_names_the_next_command(repository: Proving) -> None:
+    repository.only_hooks("claude")
+    repository.change(HOOKS["claude"], lambda d: d["hooks"]["PreToolUse"][0].update(matcher="Bash"))
+    result = repository("doctor", "--prove")
+    assert result.code == 1
+    assert all(width(line) <= 80 for line in result.out.splitlines()), result
+    assert "\x1b" not in result.out + result.err
+    assert "  claude  advisory\n    ! the hook is not asked for Edit, Write, NotebookEdit" in result.out
+    assert "      next: dibs setup claude\n" in result.out
+    assert "  cursor  not set up  dibs setup cursor\n" in result.out
+    assert result.out.endswith("\n! not everything that is set up works: 1 fault, see above\n")
+
+
+def test_a_terminal_gets_colour(repository: Proving) -> None:
+    repository.only_hooks("claude")
+    main, other = pty.openpty()
+    command = [sys.executable, "-m", "dibs", "doctor", "--prove"]
+    environ = {**repository.environ, "TERM": "xterm"}
+    with subprocess.Popen(command, cwd=repository.folder, env=environ, stdout=other, stderr=subprocess.PIPE):
+        os.close(other)
+        shown = b""
+        try:
+            while part := os.read(main, 1 << 16):
+                shown += part
+        except OSError:
+            pass  # the other end is closed
+    os.close(main)
+    assert b"\x1b[32mguarded" in shown
+
+
+def test_no_board_is_an_error_that_says_so(repository: Proving, tmp_path: Path) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    result = repository.prove(cwd=alone)
+    assert result.code == 1
+    assert [finding["code"] for finding in result.json["findings"]] == ["no_board"]
+    assert result.json["clients"] == []
+
+
+def test_each_worktree_has_its_own_set_up(repository: Proving, tmp_path: Path) -> None:
+    repository.git("commit", "--quiet", "--allow-empty", "-m", "first")
+    repository.only_hooks("claude")
+    repository.set_up("git")
+    other = tmp_path / "other"
+    repository.git("worktree", "add", "--quiet", str(other))
+    assert verdicts(repository.prove(cwd=other))["claude"] == NOT_SET_UP
+    repository.ok("setup", "claude", cwd=other)
+    (other / ".mcp.json").unlink()
+    result = repository.prove(cwd=other)
+    assert (result.code, verdicts(result)["claude"], verdicts(result)["git"]) == (0, GUARDED, GUARDED)
+
+
+# -- the server
+
+
+def break_server(repository: Proving, **entry: Any) -> None:
+    repository.set_up("claude")
+    repository.change(".mcp.json", lambda d: d["mcpServers"]["dibs"].update(entry))
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("", "it ended without an answer"),
+        ("echo something is missing >&2; exit 3", "it ended without an answer; it said: something is missing"),
+        ("yes hello", "it prints what is no MCP: 'hello'"),
+    ],
+)
+def test_a_server_that_is_none(repository: Proving, script: str, reason: str) -> None:
+    break_server(repository, command=repository.fake(script), args=["mcp"])
+    proof = repository.proof("claude", code=1)
+    assert proof["verdict"] == ADVISORY
+    assert reason in proof["reasons"][0]
+    assert proof["mcp"]["works"] is False
+    assert proof["hook"]["denied_edit"], "the hook is tried all the same"
+    assert proof["next"] == "dibs setup claude"
+
+
+def test_a_server_whose_program_is_gone(repository: Proving, tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone" / "dibs")
+    break_server(repository, command=gone, args=["mcp"])
+    assert f"cannot be started: {gone}: No such file" in repository.proof("claude", code=1)["reasons"][0]
+
+
+def test_a_server_that_hangs(repository: Proving, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_server(repository, command=repository.fake("trap '' TERM; sleep 600 & wait; sleep 600"), args=["mcp"])
+    (repository.folder / HOOKS["claude"]).unlink()
+    monkeypatch.setattr(serving, "PATIENCE", 0.5)
+    monkeypatch.setattr("mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT", 0.2)
+    monkeypatch.setattr("mcp.client.stdio.FORCE_KILL_TIMEOUT", 0.2)
+    monkeypatch.setenv("TMPDIR", str(repository.temporary))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with TaskBoard.open(f"sqlite:{repository.folder}/.dibs/board.db") as board:
+        claude = prove(board, str(repository.folder))[0]
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert claude.faults == ["the MCP server does not work: it did not answer within 0.5 s"]
+    assert claude.verdict == ADVISORY
+
+
+def test_a_server_and_a_hook_of_another_board(repository: Proving, tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path}/other.db"
+    TaskBoard.open(url, create=True).close()
+    repository.ok("--board", url, "setup", "claude")
+    proof = repository.proof("claude", code=1)
+    assert proof["verdict"] == ADVISORY
+    assert f"the hook did not deny a forbidden edit; it looks at the board {url}" in proof["reasons"]
+    assert "the MCP server does not work: it serves another board than this one" in proof["reasons"]
+
+
+def test_a_server_and_a_hook_that_act_for_two_workers(repository: Proving, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    break_server(repository, env={"DIBS_RUNTIME_DIR": str(elsewhere)})
+    proof = repository.proof("claude", code=1)
+    assert (proof["verdict"], proof["hook"]["same_worker"]) == (ADVISORY, False)
+    assert "kept from its own locks" in proof["reasons"][0]
+
+
+def test_codex_hands_on_few_variables(repository: Proving, tmp_path: Path) -> None:
+    """A board that only DIBS_BOARD names is not found by its server."""
+    repository.set_up("codex")
+    (repository.folder / ".codex/hooks.json").unlink()
+    url = f"sqlite:{tmp_path}/other.db"
+    TaskBoard.open(url, create=True).close()
+    found = repository.proof("codex", code=1, DIBS_BOARD=url)
+    assert (
+        'it serves another board than this one; Codex hands on few variables: put env_vars = ["DIBS_BOARD"]'
+        in (found["reasons"][0])
+    )
+
+
+@pytest.mark.parametrize(
+    ("client", "path", "settings", "reason"),
+    [
+        ("claude", ".claude/settings.json", {"disabledMcpjsonServers": ["dibs"]}, "disabledMcpjsonServers"),
+        ("claude", ".claude/settings.json", {"disableAllHooks": True}, "disableAllHooks"),
+        ("gemini", ".gemini/settings.json", {"hooksConfig": {"enabled": False}}, "hooksConfig"),
+        ("gemini", ".gemini/settings.json", {"mcp": {"excluded": ["dibs"]}}, "mcp.excluded"),
+        ("cursor", ".cursor/hooks.json", {"version": 2}, '"version": 1'),
+        ("codex", ".codex/hooks.json", {"more": 1}, "a key beside hooks and description"),
+    ],
+)
+def test_what_is_switched_off_is_found(
+    repository: Proving, client: str, path: str, settings: dict[str, Any], reason: str
+) -> None:
+    repository.set_up(client)
+    there = repository.json(path) if (repository.folder / path).exists() else {}
+    repository.write(path, json.dumps({**there, **settings}))
+    found = read(client, str(repository.folder))
+    assert any(reason in fault for fault in found.faults), found.faults
+
+
+# -- the hook
+
+
+def test_no_hook_is_advice(repository: Proving) -> None:
+    repository.set_up("claude")
+    others = {"type": "command", "command": "true"}
+    repository.change(HOOKS["claude"], lambda d: d["hooks"].update(PreToolUse=[{"hooks": [others]}], SessionStart=[]))
+    repository.change(HOOKS["claude"], lambda d: d["hooks"].pop("SessionEnd"))
+    proof = repository.proof("claude", code=0)
+    assert (proof["verdict"], proof["mcp"]["works"], proof["hook"]["configured"]) == (ADVISORY, True, False)
+    assert proof["reasons"] == ["no hook is set up: its edits are not checked"]
+    assert proof["next"] == "dibs setup claude"
+
+
+@pytest.mark.parametrize("client", ["claude", "cursor"])
+def test_a_hook_that_denies_nothing(repository: Proving, client: str) -> None:
+    repository.only_hooks(client)
+    text = repository.read(HOOKS[client])
+    line = f"{os.path.abspath(sys.executable)} -m dibs hook {client}"
+    assert line in text
+    repository.write(HOOKS[client], text.replace(line, f"{repository.fake('cat > /dev/null')} hook {client}"))
+    proof = repository.proof(client, code=1)
+    assert proof["verdict"] == ADVISORY
+    assert proof["reasons"] == [
+        "the hook did not deny a forbidden edit",
+        "the hook did not deny a forbidden shell write",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("exit 3", "the hook did not deny a forbidden edit: it ended with exit code 3"),
+        ("echo nonsense", "the hook did not deny a forbidden edit"),
+        (
+            """echo '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny"}}'""",
+            "without naming who holds it",
+        ),
+        (
+            """echo '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow"}}'""",
+            "the hook allows edits itself",
+        ),
+        ("sleep 600 & sleep 600", "did not answer within 0.5 s"),
+    ],
+)
+def test_a_hook_that_answers_something_else(repository: Proving, script: str, reason: str) -> None:
+    repository.only_hooks("claude")
+    handler = {"type": "command", "command": f"{repository.fake(script)} hook claude", "timeout": 0.5}
+    repository.write(HOOKS["claude"], json.dumps({"hooks": {"PreToolUse": [{"hooks": [handler]}]}}))
+    proof = repository.proof("claude", code=1)
+    assert any(reason in each for each in proof["reasons"]), proof
+
+
+def test_a_hook_whose_program_is_gone(repository: Proving, tmp_path: Path) -> None:
+    repository.only_hooks("gemini")
+    python = os.path.abspath(sys.executable)
+    text = repository.read(HOOKS["gemini"])
+    repository.write(HOOKS["gemini"], text.replace(f"{python} -m dibs", str(tmp_path / "gone" / "dibs")))
+    assert "exit code 127" in repository.proof("gemini", code=1)["reasons"][0]
+
+
+def test_a_matcher_that_is_too_narrow(repository: Proving) -> None:
+    repository.only_hooks("claude")
+    repository.only_hooks("cursor")
+    repository.only_hooks("gemini")
+    repository.change(HOOKS["claude"], lambda d: d["hooks"]["PreToolUse"][0].update(matcher="Edit|Write"))
+    repository.change(HOOKS["cursor"], lambda d: d["hooks"].pop("beforeShellExecution"))
+    repository.change(HOOKS["gemini"], lambda d: d["hooks"]["BeforeTool"][0].update(matcher="run_shell_command"))
+    result = repository.prove()
+    assert result.code == 1
+    found = {name: named(result)[name]["hook"]["not_asked_for"] for name in ("claude", "cursor", "gemini")}
+    assert found == {
+        "claude": ["NotebookEdit", "Bash"],
+        "cursor": ["beforeShellExecution"],
+        "gemini": ["write_file", "replace"],
+    }
+    assert all(named(result)[name]["verdict"] == ADVISORY for name in found)
+
+
+def test_locks_that_are_required(repository: Proving) -> None:
+    for client in ("claude", "gemini", "git"):
+        if client == "git":
+            repository.set_up(client, "--require-lock")
+        else:
+            repository.only_hooks(client, "--require-lock", "--closed")
+    result = repository.prove()
+    assert result.code == 0, result
+    assert {name for name, verdict in verdicts(result).items() if verdict == GUARDED} == {"claude", "gemini", "git"}
+
+
+def test_a_board_without_locks(repository: Proving, tmp_path: Path) -> None:
+    url = f"taskboard:{tmp_path}/files"
+    (tmp_path / "files").mkdir()
+    repository.ok("--board", url, "init")
+    repository.only_hooks("claude")
+    repository.set_up("git")
+    result = repository.prove(DIBS_BOARD=url)
+    assert (result.code, verdicts(result)["claude"], verdicts(result)["git"]) == (0, ADVISORY, ADVISORY)
+    assert "keeps no locks" in named(result)["claude"]["reasons"][0]
+
+
+def test_a_board_on_which_nothing_expires(repository: Proving, tmp_path: Path) -> None:
+    url = f"spec:{tmp_path}/files"
+    (tmp_path / "files").mkdir()
+    repository.ok("--board", url, "init")
+    repository.only_hooks("claude")
+    result = repository.prove(DIBS_BOARD=url)
+    assert (result.code, verdicts(result)["claude"]) == (0, GUARDED)
+    assert repository.ok("--board", url, "locks", "--json").json["locks"] == []
+
+
+# -- only what is ours is run
+
+
+def test_nobody_elses_command_is_run(repository: Proving, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    dibs = f"{os.path.abspath(sys.executable)} -m dibs"
+    inside = repository.write("tools/dibs", f"#!/bin/sh\ntouch {mark}\n", 0o755)
+    touch = repository.write("touch.sh", f"#!/bin/sh\ntouch {mark}\n", 0o755)
+    lines = [
+        f"{dibs} hook claude; touch {mark}",
+        f"{dibs} hook claude --require-lock; touch {mark}",
+        f"{dibs} hook claude --require-lock ; touch {mark}",
+        f"{dibs} hook claude --board $(touch {mark})",
+        f"{dibs} hook claude --board `touch {mark}`",
+        f"{dibs} hook claude --board x\ntouch {mark}",
+        f"{dibs} hook claude --as >{mark}",
+        f"{dibs} hook claude & touch {mark}",
+        f"{inside} hook claude",
+        f"{touch} hook claude",
+        "tools/dibs hook claude",
+        f"touch {mark} hook claude",
+        f"{touch} -m dibs hook claude",
+    ]
+    entries = [{"hooks": [{"type": "command", "command": line}]} for line in lines]
+    repository.write(HOOKS["claude"], json.dumps({"hooks": {"PreToolUse": entries, "SessionStart": entries}}))
+    for client, path, section in (
+        ("claude", ".mcp.json", "mcpServers"),
+        ("cursor", ".cursor/mcp.json", "mcpServers"),
+        ("vscode", ".vscode/mcp.json", "servers"),
+    ):
+        command = {"claude": str(touch), "cursor": "${workspaceFolder}/tools/dibs", "vscode": "./tools/dibs"}[client]
+        repository.write(path, json.dumps({section: {"dibs": {"command": command, "args": ["mcp"]}}}))
+    repository.write(".git/hooks/pre-commit", f"#!/bin/sh\ntouch {mark}\n{dibs} hook git || exit 1\n", 0o755)
+    result = repository.prove()
+    assert result.code == 1
+    assert not mark.exists()
+    found = named(result)
+    assert [found[name]["verdict"] for name in ("claude", "cursor", "vscode")] == [ADVISORY] * 3
+    assert "was not tried" in found["cursor"]["reasons"][0]
+    assert "lies in this repository" in found["cursor"]["reasons"][0]
+    assert found["git"]["verdict"] == GUARDED, found["git"]
+    assert any("other commands" in note for note in found["git"]["notes"])
+
+
+def test_whatever_the_files_hold(repository: Proving, tmp_path: Path) -> None:
+    repository.write(".mcp.json", b"\xff\xfe dibs")
+    repository.write(HOOKS["claude"], '{"hooks": ' + "[" * 5000 + "dibs")
+    repository.write(".codex/config.toml", "dibs = " + "[" * 5000)
+    repository.write(".codex/hooks.json", '{"hooks": {"PreToolUse": [7, {"hooks": 3}, null, {"command": ["dibs"]}]}}')
+    repository.write(".cursor/hooks.json", b" " * (2 << 20))
+    repository.write(".cursor/mcp.json", '{"mcpServers": {"dibs": {"command": "dibs", "args": ["mcp", 7]}}}')
+    (repository.folder / ".vscode").mkdir()
+    os.mkfifo(repository.folder / ".vscode/mcp.json")
+    (repository.folder / ".gemini/settings.json").mkdir(parents=True)
+    result = repository.prove()
+    assert result.code == 1
+    found = named(result)
+    assert found["claude"]["verdict"] == NOT_SET_UP
+    assert ".mcp.json cannot be understood: it is not UTF-8 text" in found["claude"]["reasons"]
+    assert "cannot be understood" in found["codex"]["reasons"][0]
+    assert any("too large" in note for note in found["cursor"]["notes"])
+    assert found["cursor"]["reasons"][0] == (
+        "the server dibs in .cursor/mcp.json has no command, or arguments that are not text"
+    )
+    assert any("cannot be read" in note for note in found["vscode"]["notes"])
+
+
+def test_a_server_that_is_reached_over_http_is_not_tried(repository: Proving) -> None:
+    repository.write(".mcp.json", '{"mcpServers": {"dibs": {"type": "http", "url": "http://127.0.0.1:9/mcp"}}}')
+    proof = repository.proof("claude", code=0)
+    assert (proof["verdict"], "works" in proof["mcp"]) == (ADVISORY, False)
+    assert "the server dibs in .mcp.json is reached over HTTP, which was not tried" in proof["notes"]
+
+
+def test_a_lock_on_everything_leaves_nothing_to_try(repository: Proving) -> None:
+    repository.ok("--as", "bob", "lock", ".")
+    result = repository.prove()
+    assert (result.code, result.json["clients"]) == (1, [])
+    assert [finding["code"] for finding in result.json["findings"]] == ["busy"]
+    assert "bob" in result.json["findings"][0]["message"]
+    repository.ok("--as", "bob", "unlock", ".")
+
+
+@pytest.mark.parametrize("odd", ["\0", "\ud800", "\x1b[31m"])
+def test_odd_characters_harm_nobody(repository: Proving, odd: str) -> None:
+    program = repository.fake("touch ran")
+    handler = {"type": "command", "command": f"{program} hook claude --board 'x{odd}'"}
+    repository.write(HOOKS["claude"], json.dumps({"hooks": {"PreToolUse": [{"hooks": [handler]}]}}))
+    entry = {"command": program, "args": ["mcp", f"x{odd}"], "env": {"X": odd}, "cwd": f"no{odd}"}
+    repository.write(".mcp.json", json.dumps({"mcpServers": {"dibs": entry}}))
+    result = repository("doctor", "--prove")
+    assert result.code == 1
+    assert odd not in result.out
+    told = " ".join(result.out.split())
+    assert "the MCP server does not work" in told
+    assert "it does more than call dibs" in told
+    assert not (repository.folder / "ran").exists()
+
+
+def test_comments_in_json_are_read(repository: Proving) -> None:
+    repository.only_hooks("gemini")
+    repository.write(HOOKS["gemini"], "// ours\n" + repository.read(HOOKS["gemini"]))
+    assert repository.proof("gemini", code=0)["verdict"] == GUARDED
+
+
+@pytest.mark.parametrize(
+    ("client", "matcher", "tools", "others"),
+    [
+        ("claude", None, ["Edit", "Bash"], []),
+        ("claude", "*", ["Edit"], []),
+        ("claude", "Edit|Write", ["Edit", "Write"], ["MultiEdit", "Bash"]),
+        ("claude", "Edit, Write", ["Edit", "Write"], ["Bash"]),
+        ("claude", "Edi", [], ["Edit"]),
+        ("claude", ".*Edit", ["Edit", "MultiEdit"], ["Write"]),
+        ("gemini", "write", ["write_file"], ["replace"]),
+        ("codex", "^(apply_patch|Bash)$", ["apply_patch", "Bash"], []),
+        ("codex", "Edit|Write", ["apply_patch"], ["Bash"]),
+        ("codex", "(", [], ["Bash"]),
+        ("codex", "(.*)*(.*)*x", [], ["Bash"]),
+        ("codex", ["Bash"], [], ["Bash"]),
+    ],
+)
+def test_matchers(client: str, matcher: object, tools: list[str], others: list[str]) -> None:
+    assert [tool for tool in (*tools, *others) if covered(client, matcher, tool)] == tools
+
+
+def test_compound_lines() -> None:
+    assert not is_compound("'/opt/a b;c/dibs' hook claude --board 'sqlite:a&b'")
+    for line in ("dibs;x", "dibs | x", "dibs > x", "(dibs)", "dibs $X", "dibs `x`", "dibs\nx", "dibs 'x"):
+        assert is_compound(line), line
+
+
+# -- git
+
+
+def test_the_git_guard(repository: Proving) -> None:
+    repository.git("config", "core.hooksPath", ".githooks")
+    repository.git("config", "core.splitIndex", "true")
+    repository.write("a.txt", "a\n")
+    repository.write("held.txt", "a\n")
+    repository.git("add", "a.txt", "held.txt")
+    repository.git("commit", "--quiet", "-m", "first")
+    repository.write("held.txt", "b\n")
+    repository.git("add", "held.txt")
+    repository.ok("--as", "bob", "lock", "held.txt")
+    repository.set_up("git")
+    before = {path: path.read_bytes() for path in (repository.folder / ".git").rglob("*") if path.is_file()}
+    proof = repository.proof("git", code=0)
+    assert proof["verdict"] == GUARDED, "what others have staged and hold makes no difference"
+    after = {path: path.read_bytes() for path in (repository.folder / ".git").rglob("*") if path.is_file()}
+    assert after == before, "not even an object is written"
+    repository.ok("--as", "bob", "unlock", "held.txt")
+    hook = repository.folder / ".githooks/pre-commit"
+    hook.chmod(0o644)
+    assert "not executable" in repository.proof("git", code=1)["reasons"][0]
+    hook.chmod(0o755)
+    text = hook.read_text()
+    hook.write_text(text.replace(f"{os.path.abspath(sys.executable)} -m dibs", repository.fake("exit 0")))
+    assert "was not refused (exit code 0)" in repository.proof("git", code=1)["reasons"][0]
+    hook.write_text("#!/bin/sh\nexit 0\n")
+    assert repository.proof("git", code=0)["verdict"] == NOT_SET_UP
+
+
+# -- the end comes early
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_gives_everything_back(repository: Proving, number: signal.Signals) -> None:
+    break_server(repository, command=repository.fake("exec sleep 600"), args=["mcp"])
+    (repository.folder / HOOKS["claude"]).unlink()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dibs", "doctor", "--prove"],
+        cwd=repository.folder,
+        env=repository.environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + PATIENCE
+    while not any("sleep" in each for each in running_in(repository.folder)) and time.monotonic() < end:
+        time.sleep(0.02)
+    locks = repository.ok("locks", "--json").json["locks"]
+    assert len(locks) == 1
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, err) == (130, "", "")
+
+
+def test_a_trial_that_is_killed_leaves_nothing_held(repository: Proving) -> None:
+    break_server(repository, command=repository.fake("cat > /dev/null"), args=["mcp"])
+    (repository.folder / HOOKS["claude"]).unlink()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dibs", "doctor", "--prove"], cwd=repository.folder, env=repository.environ
+    )
+    end = time.monotonic() + PATIENCE
+    while not any(b"cat" in each.encode() for each in running_in(repository.folder)) and time.monotonic() < end:
+        time.sleep(0.02)
+    (lock,) = repository.ok("locks", "--json").json["locks"]
+    process.kill()
+    process.wait()
+    assert repository.ok("--as", "bob", "lock", lock["pattern"]).code == 0, "its process is gone, and so is its lock"
+    repository.ok("--as", "bob", "unlock", lock["pattern"])
+    while running_in(repository.folder) and time.monotonic() < end:
+        time.sleep(0.02)
+    for left in repository.temporary.iterdir():  # nobody could clear that away
+        subprocess.run(["rm", "-rf", str(left)], check=True)
