@@ -14,7 +14,7 @@ NODE    := $(if $(shell command -v npm),$(CLIENTS)/node_modules/.ready)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo test test-long test-dialects test-breaks check format ci bench bench-smoke clean
+.PHONY: help setup demo demo-agents test test-long test-dialects test-breaks check format ci bench bench-smoke clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ setup: $(VENV)/.ready ## make the virtual environment (done by the others when n
 
 demo: $(VENV)/.ready ## worker processes drain a board, one is killed, nothing is lost
 	$(BIN)/dibs demo
+
+demo-agents: $(VENV)/.ready ## scripted coding agents in git worktrees, over MCP and through hooks, lose no edit
+	$(BIN)/dibs demo --agents
 
 test: $(VENV)/.ready $(NODE) ## the tests, without the slow ones
 	$(BIN)/pytest -n $(JOBS) -q -m "not slow" tests
