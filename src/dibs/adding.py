@@ -65,16 +65,11 @@ class Adding(Leases):
                 if before != asked:
                     raise limits.key_was_used()
                 return list(ids)
+            known_as = _known_as(tasks, definitions)
             _give_ids(tx, tasks)
             if names:
                 _resolve(tasks, definitions, names)
-            try:
-                edges = _link(tx, tasks)
-            except (NotFound, DependencyCycle) as error:
-                # Nothing was added, so the caller knows these tasks by name and not by the ids they would have had.
-                for name, number in names.items():
-                    error.message = error.message.replace(tasks[number].id, name)
-                raise
+            edges = _link(tx, tasks, {task.id: words for task, words in zip(tasks, known_as, strict=True)})
             events = [rules.add(task, who, tx.now) for task in tasks]
             tx.insert(tasks)
             tx.link(edges)
@@ -128,6 +123,15 @@ def _resolve(tasks: Sequence[BoardTask], definitions: Sequence[Mapping[str, Any]
             task.parent = tasks[names[parent]].id
 
 
+def _known_as(tasks: Sequence[BoardTask], definitions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the caller calls its tasks: if they are refused, the ids that they would have got never existed."""
+    many = len(tasks) > 1
+    return [
+        fields.get("name") or task.id or (f"task {number} of {len(tasks)}" if many else "the new task")
+        for number, (task, fields) in enumerate(zip(tasks, definitions, strict=True), 1)
+    ]
+
+
 def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:
     """Check the ids that tasks bring, and give the others random ones that the board does not have."""
     missing = [task for task in tasks if not task.id]
@@ -156,8 +160,9 @@ def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:
         missing, fresh = again, tx.new_ids(again)
 
 
-def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask]]:
-    """The edges of new tasks; refuses unknown ids and cycles, and counts what is unmet."""
+def _link(tx: Tx, tasks: Sequence[BoardTask], known_as: Mapping[str, str]) -> list[tuple[BoardTask, BoardTask]]:
+    """The edges of new tasks; refuses unknown ids and cycles, and counts what is unmet. `known_as`: what to call the
+    new tasks in errors."""
     if not any(task.depends_on or task.parent for task in tasks):
         return []
     new = {task.id: task for task in tasks}
@@ -167,12 +172,16 @@ def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask
         for need in task.depends_on:
             if need not in new and need not in known:
                 raise NotFound(
-                    f"Task not found: {need}, which {task.id} is to depend on",
+                    f"Task not found: {need}, which {known_as[task.id]} is to depend on",
                     hint="see what there is: dibs list --all; tasks of one call may name each other by id",
                     task_id=need,
                 )
         if task.parent and task.parent not in new and task.parent not in known:
-            raise NotFound(f"Task not found: {task.parent}, the parent of {task.id}", task_id=task.parent)
+            raise NotFound(
+                f"Task not found: {task.parent}, the parent of {known_as[task.id]}",
+                hint="see what there is: dibs list --all",
+                task_id=task.parent,
+            )
     edges = []
     for task in tasks:
         for need in task.depends_on:
@@ -181,11 +190,11 @@ def _link(tx: Tx, tasks: Sequence[BoardTask]) -> list[tuple[BoardTask, BoardTask
             if other.status is not COMPLETED:
                 task.unmet += 1
     # Only new tasks can wait for new tasks, so a circle can only lie among them.
-    refuse_circles(tasks)
+    refuse_circles(tasks, known_as)
     return edges
 
 
-def refuse_circles(tasks: Sequence[BoardTask]) -> None:
+def refuse_circles(tasks: Sequence[BoardTask], known_as: Mapping[str, str] | None = None) -> None:
     """Peel off what waits for nothing among these tasks, again and again; what is left waits for itself."""
     ids = {task.id for task in tasks}
     waits = {}
@@ -206,7 +215,7 @@ def refuse_circles(tasks: Sequence[BoardTask]) -> None:
             if not waits[user]:
                 ready.append(user)
     if peeled < len(tasks):
-        stuck = [task.id for task in tasks if waits[task.id]]
+        stuck = [(known_as or {}).get(task.id, task.id) for task in tasks if waits[task.id]]
         raise DependencyCycle(
             "these tasks would wait for each other in a circle: "
             + ", ".join(stuck[:5])

@@ -72,7 +72,10 @@ def open_store(
             return _open_dialect(*found, create, durability, clock, agent)
     from dibs.stores.sqlite import SqliteStore
 
-    return SqliteStore(path, create=create, durability=durability, clock=clock, place=place_of(path))
+    store = SqliteStore(path, create=create, durability=durability, clock=clock, place=place_of(path))
+    if create:
+        keep_out_of_git(store.url)
+    return store
 
 
 def _open_dialect(
@@ -169,3 +172,14 @@ def place_of(path: str) -> str | None:
     """The folder that lock paths belong to: the one around `.dibs`, else that of the file."""
     folder = os.path.dirname(os.path.realpath(path))
     return os.path.dirname(folder) if os.path.basename(folder) == FOLDER else folder
+
+
+def keep_out_of_git(url: str) -> None:
+    """A board is state, not source: its folder ignores itself, and nothing outside it is touched."""
+    folder = os.path.dirname(url.removeprefix("sqlite:"))
+    if url.startswith("sqlite:") and os.path.basename(folder) == ".dibs":
+        try:
+            with open(os.path.join(folder, ".gitignore"), "x", encoding="ascii") as file:
+                file.write("*\n")
+        except OSError:
+            pass  # there already, or not allowed: git will show the folder, and no more

@@ -25,11 +25,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    Note = tuple[Worker, str, str, str | None]  # whom it serves, the client, the board, the worktree's root
+
 CLIENTS = ("claude", "codex", "gemini", "cursor", "vscode")
 
 DEEPEST = 40
 """So many processes above us are looked at."""
-_RUNNERS = ("uv", "uvx", "pipx", "npx", "env", "timeout", "nice", "stdbuf")
+_RUNNERS = ("uv", "uvx", "pipx", "npx", "env", "timeout", "nice", "stdbuf", "nohup", "setsid", "strace", "time")
 _SHELLS = ("sh", "bash", "dash", "zsh", "fish", "ksh", "busybox")
 _INITS = ("init", "systemd", "tini", "dumb-init", "docker-init", "catatonit", "launchd", "sleep", "tail")
 
@@ -46,7 +48,7 @@ def worker_name(client: str, session: str) -> str:
 
 def register(worker: Worker, client: str, board: str, root: str | None) -> str | None:
     """Note that this process serves the client above it; where the note is, or None if it cannot be made."""
-    above = _client_process()
+    above = client_process()
     if above is None:
         return None
     from dibs.jsontext import dumps
@@ -77,25 +79,35 @@ def withdraw(note: str | None) -> None:
             pass
 
 
-def _client_process() -> tuple[int, str] | None:
+def client_process() -> tuple[int, str] | None:
     """The process that started this one, past runners such as `uv run` and `sh -c`."""
     for pid, started in _above(os.getpid()):
-        program, first = _command(pid)
-        if pid == 1 and program in (*_INITS, *_SHELLS):
-            return None  # whoever started us is gone, and everything is below the first process
-        if program not in _RUNNERS and not (program in _SHELLS and first == "-c"):
+        program, words = _command(pid)
+        if program in _INITS or (pid == 1 and program in _SHELLS):
+            return None  # whoever started us is gone, and everything is below the one that adopted us
+        if program not in _RUNNERS and not (program in _SHELLS and _runs_something(words)):
             return pid, started
     return None
 
 
-def _command(pid: int) -> tuple[str, str]:
-    """The program that a process runs, and its first argument."""
+def _runs_something(words: Sequence[str]) -> bool:
+    """Was a shell started to run a command (`-c`, `-lc`) or a script, rather than for somebody to type in?"""
+    for word in words:
+        if not word.startswith("-"):
+            return True
+        if not word.startswith("--") and "c" in word:
+            return True
+    return False
+
+
+def _command(pid: int) -> tuple[str, list[str]]:
+    """The program that a process runs, and its arguments."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            program, first, *_ = [*os.fsdecode(file.read(4096)).split("\0"), "", ""]
+            program, *words = os.fsdecode(file.read(4096)).rstrip("\0").split("\0")
     except OSError:
-        return "", ""
-    return os.path.basename(program).lstrip("-"), first
+        return "", []
+    return os.path.basename(program).lstrip("-"), words
 
 
 def _sweep(folder: str) -> None:
@@ -111,16 +123,41 @@ def _sweep(folder: str) -> None:
 
 
 def around(board: str | None = None) -> Worker | None:
-    """The worker whose client this process runs below: the nearest one, that of this board if there are several."""
-    notes = _notes()
-    if not notes:
+    """The worker whose client this process runs below: the nearest one, that of this board if there are several.
+
+    On another board than its server's it is the same worker, but nobody there would know of its end: only leases count.
+    """
+    found = _nearest(board)
+    if found is None:
         return None
-    for pid, started in _above(os.getpid()):
+    worker, _, url, _ = found
+    return worker if board in (None, url) else Worker(worker.name, worker.kind, worker.role, worker.session)
+
+
+def board_around() -> str | None:
+    """The board that the client around us works on."""
+    found = _nearest(None)
+    return None if found is None else found[2]
+
+
+def _nearest(board: str | None) -> Note | None:
+    """The note of the nearest client above us. Where it has several servers: that of the board, of our worktree."""
+    notes = _notes()
+    for pid, started in _above(os.getpid()) if notes else ():
         stem = f"{pid}-{started}."
         found = [note for path in notes if os.path.basename(path).startswith(stem) and (note := _read(path))]
+        if len(found) > 1:
+            found.sort(key=lambda note: (note[2] != board, not _is_inside(note[3])))
         if found:
-            return next((worker for worker, _, url, _ in found if url == board), found[0][0])
+            return found[0]
     return None
+
+
+def _is_inside(root: str | None) -> bool:
+    try:
+        return root is not None and os.path.join(os.getcwd(), "").startswith(os.path.join(root, ""))
+    except OSError:
+        return False
 
 
 def beside(client: str, roots: Sequence[str], board: str) -> Worker | None:
@@ -138,20 +175,28 @@ def _notes() -> list[str]:
     return [os.path.join(folder, name) for folder in _places() if _is_private(folder) for name in os.listdir(folder)]
 
 
-def _read(path: str) -> tuple[Worker, str, str, str | None] | None:
+def _read(path: str) -> Note | None:
     """A note that counts: whole, and its server is alive."""
     note = _parse(path)
     return note if note is not None and is_alive(note[0]) else None
 
 
-def _parse(path: str) -> tuple[Worker, str, str, str | None] | None:
+def _parse(path: str) -> Note | None:
     from dibs.jsontext import loads
 
     try:
-        with open(path, encoding="ascii") as file:
-            fields = loads(file.read(65536))
-        return Worker(**fields["worker"]), str(fields["client"]), str(fields["board"]), fields["root"]
-    except (OSError, ValueError, TypeError, KeyError):
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            fields = loads(os.read(fd, 65536).decode("ascii"))
+        finally:
+            os.close(fd)
+        worker = Worker(**fields["worker"])
+        given = (worker.name, worker.kind, worker.session, worker.host, worker.started, worker.boot)
+        if not isinstance(worker.pid, int) or not 0 < worker.pid < 2**31 or not all(isinstance(x, str) for x in given):
+            return None
+        root = fields["root"]
+        return worker, str(fields["client"]), str(fields["board"]), root if isinstance(root, str) else None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return None
 
 
@@ -202,7 +247,7 @@ def _places() -> list[str]:
     runtime = dict.fromkeys((os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"))
     tops = [os.path.join(top, "dibs-clients") for top in runtime if top and os.path.isdir(top)]
     home = os.environ.get("HOME")
-    if home:
+    if home and os.path.isabs(home):
         tops.append(os.path.join(home, ".local", "state", "dibs", "clients"))
     return [*tops, f"/tmp/dibs-clients-{os.getuid()}"]
 

@@ -81,8 +81,9 @@ class Locking(Leases):
                 gone = [lock for lock in own if any(lock.pattern in spellings for spellings in wanted)]
                 for spellings in wanted:
                     if all(lock.pattern not in spellings for lock in gone):
-                        fault = f"{who.name} holds no lock on {spellings[0]}"
-                        raise NotFound(fault, hint="see who holds what: dibs locks")
+                        raise _not_held(
+                            spellings[0], who, holds.conflicts(spellings, False, tx.locks(spellings), who, tx.now)
+                        )
                 for lock in gone:
                     if lock.task_id is not None:
                         raise Invalid(
@@ -99,3 +100,21 @@ class Locking(Leases):
         with self._store.read() as tx:
             held = [lock for lock in tx.locks(patterns) if lock.expires_at > tx.now]
             return held if patterns is None else holds.conflicts(patterns, False, held, None, tx.now)
+
+
+def _not_held(path: str, who: Worker, against: Sequence[Lock]) -> NotFound:
+    """The error for giving back what one does not hold: says who does."""
+    if not against:
+        return NotFound(f"{who.name} holds no lock on {path}", hint="see who holds what: dibs locks")
+    first = against[0]
+    name = first.holder.name
+    held = "is held" if first.pattern == path else f"is held, as {first.pattern},"
+    if name == who.name:
+        return NotFound(
+            f"{path} {held} by another session of {name}, not by you",
+            hint="see who holds what: dibs locks",
+            holder=name,
+        )
+    return NotFound(
+        f"{path} {held} by {name}, not by you", hint=f"ask for it: dibs tell {name} 'what you need'", holder=name
+    )

@@ -100,7 +100,7 @@ def lost(task: BoardTask, now: float) -> LeaseLost:
     ended = "its lease ran out" if task.lease_expires_at and task.lease_expires_at <= now else "that claim is over"
     live = is_live(task, now)
     if live:
-        present = f"{task.assigned_to} took it {ago(task.claimed_at, now)} (token {task.token})"
+        present = f"{task.assigned_to} took it {ago(task.claimed_at, now)}"
         hint = f"stop working on it and take other work: dibs claim; what happened: dibs log --task {task.id}"
     elif task.status in (PENDING, IN_PROGRESS):
         present = "nobody holds it now"
@@ -114,12 +114,15 @@ def lost(task: BoardTask, now: float) -> LeaseLost:
         task_id=task.id,
         status=str(task.status),
         holder=task.assigned_to if live else None,
-        token=task.token,
     )
 
 
 def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now: float, verb: str) -> None:
-    """Let the holder of a live claim pass: known by its token, else by its name and session, else unchecked."""
+    """Let the holder of a live claim pass: known by its name, and by its token or else its session.
+
+    A token is a fence and no secret: everybody can read it in the changelog. So it never makes up for another name, and
+    errors do not hand it to whoever is refused. Who gives neither name nor token is not checked.
+    """
     if token is not None and (task.token is None or token > task.token):
         raise Invalid(
             f"task {task.id} has never had a claim with token {token}",
@@ -132,8 +135,10 @@ def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now
         raise lost(task, now)
     if task.status is not IN_PROGRESS:
         raise wrong_status(task, verb)
-    if token is None and caller is not None and task.holder is not None and not task.holder.is_same(caller):
-        raise not_holder(task, caller, now, verb)
+    if caller is not None and task.holder is not None:
+        same = task.holder.is_same(caller) if token is None else task.holder.name == caller.name
+        if not same:
+            raise not_holder(task, caller, now, verb)
     if task.lease_expires_at is not None and task.lease_expires_at <= now:
         raise lost(task, now)
 
@@ -155,7 +160,6 @@ def not_holder(task: BoardTask, caller: Worker, now: float, verb: str) -> NotHol
         hint=hint,
         task_id=task.id,
         holder=task.assigned_to,
-        token=task.token,
     )
 
 

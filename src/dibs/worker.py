@@ -29,8 +29,13 @@ SESSION_VARIABLES = ("DIBS_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID"
 _ROLES = ("planner", "worker", "integrator", "lead")
 
 
-def from_environment(name: str | None = None, human: bool = False, environ: Mapping[str, str] | None = None) -> Worker:
-    """The worker that a command acts for."""
+def from_environment(
+    name: str | None = None,
+    human: bool = False,
+    environ: Mapping[str, str] | None = None,
+    board: str | None = None,
+) -> Worker:
+    """The worker that a command acts for, on a board if that is known already."""
     env = os.environ if environ is None else environ
     given = env.get("DIBS_AGENT") if name is None else name
     if given is not None and not given.strip():
@@ -42,7 +47,7 @@ def from_environment(name: str | None = None, human: bool = False, environ: Mapp
     if environ is None and not human and not env.get("DIBS_SESSION") and env.get("DIBS_KIND") != "human":
         from dibs.clients import around
 
-        served = around()
+        served = around(board)
         if served is not None and given in (None, served.name):
             return served
     kind = "human" if human else env.get("DIBS_KIND") or ("agent" if given else "human")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -11,6 +12,15 @@ from dibs import TaskBoard
 from dibs.errors import Unsupported
 from tests.clocks import HandClock
 from tests.contract.stores import CAPABILITIES, HOMES, Home
+
+
+@pytest.fixture(scope="module", autouse=True)
+def outside_any_repository(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Stores on disk note in which worktree a lock is taken; memory has no disk to look at."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("here"))
+    yield
+    os.chdir(before)
 
 
 @pytest.fixture(params=HOMES, ids=lambda kind: kind.name)

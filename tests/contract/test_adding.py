@@ -118,6 +118,14 @@ def test_a_part_may_name_its_whole(board: TaskBoard) -> None:
     [
         ([{"name": "hen", "depends_on": ["egg"]}, {"name": "egg", "depends_on": ["hen"]}], DependencyCycle, "hen, egg"),
         ([{"name": "hen", "depends_on": ["nest"]}], NotFound, "nest, which hen is to depend on"),
+        ([{"depends_on": ["nest"]}], NotFound, "nest, which the new task is to depend on"),
+        ([{}, {"depends_on": ["nest"]}], NotFound, "nest, which task 2 of 2 is to depend on"),
+        ([{"parent": "nest"}], NotFound, "nest, the parent of the new task"),
+        (
+            [{"name": "a", "depends_on": ["b"]}, {"name": "b", "depends_on": ["a"]}, {"depends_on": ["a"]}],
+            DependencyCycle,
+            "a, b, task 3 of 3",
+        ),
         ([{"name": "hen"}, {"name": "hen"}], Invalid, "two tasks of this call are named 'hen'"),
         ([{"name": "two\nlines"}], Invalid, "not a name"),
     ],

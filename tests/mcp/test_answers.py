@@ -16,12 +16,12 @@ from dibs.mcp.answers import as_text, cut, from_text, in_tools, refusal
         ("claim it again first: dibs claim 3f2a", "claim it again first: claim_task task_id=3f2a"),
         ("see what happened: dibs show 3f2a", "see what happened: list_tasks task_id=3f2a"),
         ("see what there is: dibs list --all", "see what there is: list_tasks"),
-        ("see who holds what: dibs locks", "see who holds what: resource dibs://board"),
+        ("see who holds what: dibs locks", "see who holds what: list_tasks status=in_progress"),
         ("when finished: dibs done 3f2a 'what you did'", "when finished: complete_task task_id=3f2a"),
         ("it goes with the task: dibs done 3f2a, or dibs release 3f2a",
          "it goes with the task: complete_task task_id=3f2a, or release_task task_id=3f2a"),
         ("make one with: dibs init", "make one with: dibs init"),
-        ("it can be put back with: dibs retry 3f2a", "it can be put back with: dibs retry 3f2a"),
+        ("it can be put back with: dibs retry 3f2a", "leave it closed and take other work: claim_task"),
     ],
 )  # fmt: skip
 def test_hints_name_tools_where_there_are_some(hint: str, said: str) -> None:

@@ -111,6 +111,22 @@ def test_a_request_that_is_too_large_is_refused_said_or_unsaid(server: HttpServe
     assert server.request(body=chunk, Authorization=auth, Transfer_Encoding="chunked", **JSON)[0] == 413
 
 
+@pytest.mark.parametrize("kind", ["", "text/plain", "application/jsonl", "application/x-www-form-urlencoded"])
+def test_what_is_not_called_json_is_refused_in_our_words(server: HttpServer, kind: str) -> None:
+    headers = {"Content_Type": kind} if kind else {}
+    code, said, answer = server.request(body=PING, Authorization=f"Bearer {server.token('somebody')}", **headers)
+    assert (code, said["content-type"]) == (415, "application/json")
+    assert answer["error"]["data"]["code"] == "not_json"
+    assert "Content-Type: application/json" in answer["error"]["data"]["hint"]
+    assert server.request(body=PING, **headers)[0] == 401, "who has no token learns only that"
+
+
+def test_json_may_name_its_encoding(server: HttpServer) -> None:
+    auth = f"Bearer {server.token('somebody')}"
+    kind = "application/json; charset=utf-8"
+    assert server.request(body=PING, Authorization=auth, **{**JSON, "Content_Type": kind})[0] == 400
+
+
 def test_a_damaged_list_of_tokens_is_told_and_lets_nobody_in(server: HttpServer) -> None:
     auth = f"Bearer {server.token('somebody')}"
     file = Path(server.tokens_file)
@@ -176,6 +192,14 @@ def test_a_server_for_other_machines_warns_that_nothing_is_encrypted(tmp_path: P
         code, said = server.end(signal.SIGINT)
     assert code == 0
     assert "not encrypted" in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_the_first_request_ends_it_in_good_order(tmp_path: Path, number: signal.Signals) -> None:
+    with HttpServer(tmp_path) as server:  # it has announced itself, and has most of its imports before it
+        code, said = server.end(number)
+    assert code in (0, 130)
+    assert "Traceback" not in said
 
 
 def test_a_server_ends_at_a_signal_though_streams_are_open_and_a_call_waits(tmp_path: Path) -> None:

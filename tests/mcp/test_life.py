@@ -265,3 +265,17 @@ def test_nothing_but_the_protocol_is_on_stdout(url: str, runtime: Path) -> None:
         process.stdin.close()
         assert process.wait(PATIENCE) == 0
         assert process.stdout.read() == b""
+
+
+def test_in_a_terminal_it_says_what_it_is_and_ends(url: str, runtime: Path) -> None:
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run(
+            command(url), stdin=theirs, capture_output=True, text=True, timeout=PATIENCE, env=surroundings(runtime)
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (done.returncode, done.stdout) == (2, "")
+    for words in ("a coding client starts", "dibs setup CLIENT", "dibs mcp --http"):
+        assert words in " ".join(done.stderr.split())

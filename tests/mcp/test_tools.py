@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dibs import TaskBoard
+from dibs.model import Worker
 from tests.mcp.driving import LEGACY, MODERN, add, ids, serving
 
 BUDGET = 1500
@@ -93,7 +96,7 @@ def test_tasks_of_one_call_refer_to_each_other_by_name(url: str, runtime: Path) 
         ]
         for tasks, code, words in (
             (circle, "cycle", ("hen", "egg")),
-            ([{"description": "a", "name": "x", "needs": ["nowhere"]}], "not_found", ("nowhere", "x")),
+            ([{"description": "a", "name": "x", "needs": ["nowhere"]}], "not_found", ("nowhere", "tasks[0].needs")),
             ([{"description": "a", "name": "x"}, {"description": "b", "name": "x"}], "invalid", ("x",)),
             ([{"description": "fine"}, {"description": " "}], "invalid", ("task 2 of 2",)),
         ):
@@ -331,11 +334,142 @@ def test_resources_and_the_prompt(url: str, runtime: Path) -> None:
         board = json.loads(agent.ask("read_resource", "dibs://board").contents[0].text)
         assert board["counts"] == {"pending": 1}
         for uri in ("dibs://task/nosuch", "dibs://elsewhere", "dibs://task/"):
-            with pytest.raises(Exception, match=r"not found|no resource|not a task id"):
+            with pytest.raises(Exception, match=r"not found|no resource|not a task id") as caught:
                 agent.ask("read_resource", uri)
+            assert "dibs list" not in str(caught.value), "a command, to somebody who has tools"
         [prompt] = agent.ask("list_prompts").prompts
         assert prompt.name == "work"
         said = agent.ask("get_prompt", "work", {"focus": "the docs"}).messages[0].content.text
         assert "the docs" in said
         assert "claim_task" in said
         assert "cannot change your rules" in str(agent.client.instructions)
+        for text in (said, str(agent.client.instructions)):
+            assert re.search(r"[Cc]ommit.* merge or push.* the next worker starts from what is merged", text)
+
+
+# -- the way out that an answer names is one that an agent can take
+
+
+def test_an_unknown_need_is_named_where_it_stands(url: str, runtime: Path) -> None:
+    with serving(url, runtime) as agent:
+        for key, given in (("needs", ["nope"]), ("parent", "nope")):
+            refused = agent.call("add_tasks", tasks=[{"description": "a"}, {"description": "b", key: given}])
+            assert refused["code"] == "not_found"
+            assert refused["error"] == (
+                f"tasks[1].{key}: there is no task 'nope', neither in this call nor on the board"
+            )
+            assert "`name`" in refused["hint"]
+        assert agent.call("list_tasks")["total"] == 0
+
+
+def test_whoever_unlocks_another_s_files_is_told_whose_they_are(url: str, runtime: Path) -> None:
+    with serving(url, runtime, name="ann") as ann, TaskBoard.open(url) as board:
+        board.lock(["README.md", "docs/**"], "bob")
+        refused = ann.call("unlock_files", paths=["README.md"])
+        assert refused["error"] == "README.md is held by bob, not by you"
+        assert refused["holder"] == "bob"
+        assert "send_message to=bob" in refused["hint"]
+        assert "docs/a.md is held, as docs/**, by bob" in ann.call("unlock_files", paths=["docs/a.md"])["error"]
+        nobody = ann.call("unlock_files", paths=["free.py"])
+        assert nobody["error"] == "ann holds no lock on free.py"
+        assert "list_tasks status=in_progress" in nobody["hint"]
+        assert len(board.locks()) == 2
+        busy = ann.call("lock_files", paths=["README.md"])
+        assert "wait_seconds (up to 45)" in busy["hint"]
+        assert "wait_seconds" in ann.call("lock_files", paths=["README.md"], wait_seconds=0.1)["hint"]
+
+
+def test_locks_are_listed_with_what_is_in_progress(url: str, runtime: Path) -> None:
+    with serving(url, runtime, name="ann") as ann, TaskBoard.open(url) as board:
+        board.add("held", paths=["src/a.py"])
+        board.claim("bob")
+        assert ann.call("list_tasks", status="in_progress")["locks"] == []
+        board.lock(["README.md"], "bob", shared=True)
+        ann.call("lock_files", paths=["docs"])
+        shown = ann.call("list_tasks", status="in_progress")
+        assert shown["tasks"][0]["paths"] == ["src/a.py"], "a task's locks are its paths"
+        assert sorted(shown["locks"], key=lambda lock: str(lock["holder"])) == [
+            {"pattern": "docs", "holder": "ann"},
+            {"pattern": "README.md", "holder": "bob", "shared": True},
+        ]
+        assert "locks_total" not in shown
+        board.lock([f"many/{number}" for number in range(30)], "bob")
+        many = ann.call("list_tasks", status="in_progress")
+        assert (len(many["locks"]), many["locks_total"]) == (20, 32)
+        assert "locks" not in ann.call("list_tasks")
+
+
+def test_a_call_without_its_task_says_what_is_held(url: str, runtime: Path) -> None:
+    with serving(url, runtime) as agent:
+        for tool, more in (("complete_task", {}), ("fail_task", {"error": "x"}), ("release_task", {})):
+            assert agent.call(tool, **more)["hint"] == "you hold no task"
+            [task_id] = add(agent, tool)
+            agent.call("claim_task", task_id=task_id)
+            refused = agent.call(tool, **more)
+            assert refused["error"] == f"{tool}: task_id is missing"
+            assert refused["hint"] == f"you hold {task_id}"
+            agent.call("complete_task", task_id=task_id)
+
+
+def test_a_worker_whose_task_was_cancelled_is_to_stop(url: str, runtime: Path) -> None:
+    with serving(url, runtime) as agent, TaskBoard.open(url, worker=Worker("boss", "human", "lead")) as lead:
+        [task_id] = add(agent, "not needed any more")
+        token = agent.call("claim_task")["token"]
+        lead.cancel(task_id, "changed our minds")
+        for tool, more in (
+            ("complete_task", {}),
+            ("complete_task", {"token": token}),
+            ("complete_task", {"token": token, "claim_next": True}),
+            ("fail_task", {"error": "x", "token": token}),
+            ("release_task", {"token": token}),
+        ):
+            refused = agent.call(tool, task_id=task_id, **more)
+            assert refused.is_error
+            assert "cancelled" in refused["error"]
+            assert refused["hint"] == "stop working on it; take other work: claim_task"
+        assert "dibs " not in agent.call("claim_task", task_id=task_id)["hint"]
+
+
+def test_why_a_held_task_cannot_be_claimed_is_said_once(url: str, runtime: Path) -> None:
+    with serving(url, runtime) as agent, TaskBoard.open(url) as board:
+        task_id = board.add("held", paths=["src/a.py", "docs"])
+        board.claim("bob", task_id)
+        refused = agent.call("claim_task", task_id=task_id)
+        assert refused["message"].count("held by") == 1
+        assert [reason["code"] for reason in refused["reasons"]] == ["held"]
+        [shown] = agent.call("list_tasks", task_id=task_id)["tasks"]
+        assert len(shown["cannot_be_claimed"]) == 1
+
+
+def test_a_message_to_somebody_unknown_is_sent_with_a_note(url: str, runtime: Path) -> None:
+    with serving(url, runtime, name="ann") as ann, TaskBoard.open(url, worker="maker") as board:
+
+        def finish() -> None:
+            task_id = board.add("two")
+            board.claim("finisher", task_id)
+            board.complete(task_id, worker="finisher")
+
+        traces: dict[str, Callable[[], object]] = {
+            "claude-a6bb": lambda: board.lock(["x"], "claude-a6bb"),
+            "claimer": lambda: board.claim("claimer", board.add("one")),
+            "talker": lambda: board.tell("hello", worker="talker"),
+            "finisher": finish,
+        }
+        for name, trace in traces.items():
+            note = ann.call("send_message", content="hi", to=name)["note"]
+            assert note.startswith(f"nobody called {name} has been seen here")
+            trace()
+            assert "note" not in ann.call("send_message", content="hi", to=name)
+        reader = Worker("reader", session="s1")
+        board.inbox(reader)
+        assert "note" not in ann.call("send_message", content="hi", to="reader")
+        for number in range(250):  # what one has done stays known when newer things have happened
+            board.tell(f"{number}")
+        assert "note" not in ann.call("send_message", content="hi", to="finisher")
+        sent = ann.call("send_message", content="hi", to="claude")
+        assert sent["success"] is True
+        assert sent["note"] == "nobody called claude has been seen here; did you mean claude-a6bb?"
+        assert "did you mean claimer?" in ann.call("send_message", content="hi", to="claimr")["note"]
+        assert ann.call("send_message", content="hi", to="zzz")["note"] == "nobody called zzz has been seen here"
+        assert "note" not in ann.call("send_message", content="hi")
+        assert [message.content for message in board.inbox("claude")][-1] == "hi"

@@ -134,7 +134,7 @@ def test_it_always_fits(
     holding = [BoardTask(task_id, about, paths=[about] * 3) for task_id, about in tasks]
     others = [Lock(path, Worker(holder), 1, 0.0, 0.0, 0.0) for path, holder in locks]
     for verbs in (_VERBS, _LOCK_SPACE):
-        said = lines(State(Worker(name), dict.fromkeys(statuses, many), few, holding, others, few, verbs))
+        said = lines(State(Worker(name), dict.fromkeys(statuses, many), few, holding, others, others, few, verbs))
         assert len(said.encode()) <= BYTES
-        assert len(said.split("\n")) <= 6 + verbs.count("\n")
+        assert len(said.split("\n")) <= 7 + verbs.count("\n")
         assert said.replace("\n", "").isprintable()

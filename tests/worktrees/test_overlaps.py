@@ -204,7 +204,7 @@ def test_a_repository_without_any_commit_has_nothing_to_compare_with(tmp_path: P
     found = shell.ok("overlaps", "--json").json
     assert found["overlaps"] == []
     assert found["base"] is None
-    assert "no file is changed in more than one of 1 worktree" in shell.ok("overlaps").out
+    assert "there is only one worktree, so nothing can overlap" in shell.ok("overlaps").out
 
 
 def test_bare_repositories_submodules_and_git_directories_elsewhere(main: Path, source: Path, tmp_path: Path) -> None:

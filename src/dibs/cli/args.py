@@ -115,7 +115,9 @@ def _place(command: Command, given: list[str], args: Args) -> None:
         else:
             raise UsageError(f"{command[0]}: {_named(name, text)} is missing", command=command)
     if given:
-        raise UsageError(f"{command[0]}: unexpected {given[0]!r}", "put a text with blanks into quotes", command)
+        texts = any(name in ("words", "description", "text", "why") for name, _, _ in command[4])
+        hint = "put a text with blanks into quotes" if texts else ""
+        raise UsageError(f"{command[0]}: unexpected {given[0]!r}", hint, command)
 
 
 def _named(name: str, text: str) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dibs.board import TaskBoard
     from dibs.cli.args import Args
     from dibs.model import Worker
+    from dibs.store import Store
 
     T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class Context:
             from dibs.address import open_store
             from dibs.board import TaskBoard
 
-            store = open_store(self.url, agent=self.as_name)
+            store = self._open(open_store)
             if hasattr(store, "dialect"):
                 from dibs.guards import release_on_signals
 
@@ -48,12 +49,29 @@ class Context:
             self._board = TaskBoard(store=store)
         return self._board
 
+    def _open(self, open_store: Callable[..., Store]) -> Store:
+        """The board that was asked for or belongs here; below a coding client that works on another one, that."""
+        from dibs.errors import NoBoard
+
+        try:
+            return open_store(self.url, agent=self.as_name)
+        except NoBoard:
+            if self.url or os.environ.get("DIBS_BOARD"):
+                raise
+            from dibs.clients import board_around
+
+            other = board_around()
+            if other is None:
+                raise
+            return open_store(other, agent=self.as_name)
+
     @property
     def worker(self) -> Worker:
         if self._worker is None:
             from dibs.worker import from_environment
 
-            self._worker = from_environment(self.as_name, self.human)
+            url = None if self._board is None else self._board.url
+            self._worker = from_environment(self.as_name, self.human, board=url)
         return self._worker
 
     def by_id(self, given: str, act: Callable[[str], T]) -> T:

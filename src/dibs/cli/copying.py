@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dibs import copying
-from dibs.address import open_store
+from dibs.address import keep_out_of_git, open_store
 from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.render import cut, number, pad, quoted, safe
-from dibs.cli.setup_board import keep_out_of_git
 from dibs.errors import DibsError, NoBoard, NotAllowed
 
 TYPE_CHECKING = False

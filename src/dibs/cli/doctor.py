@@ -288,10 +288,12 @@ def _changelog(report: Report, board: TaskBoard, deep: bool) -> None:
 
 def _prove(ctx: Context, report: Report, board: TaskBoard | None) -> None:
     report.facts["clients"] = []
-    if board is None:
-        return  # which has been found; without one there is nothing to hold
     from dibs.cli import proving
 
+    if board is None:  # which has been found; without one there is nothing to hold
+        if not ctx.url and not os.environ.get("DIBS_BOARD"):
+            proving.without_board(report)
+        return
     try:
         proving.look(ctx, report)
     except DibsError as error:
@@ -307,6 +309,18 @@ def _identity(ctx: Context, report: Report) -> None:
         worker = from_environment(ctx.as_name, ctx.human)
     except DibsError as error:
         report.find_error(error)
+        return
+    if worker.pid is not None:  # only that of a client's server lives as long as a process
+        report.facts["you"] = {
+            "name": worker.name,
+            "name_from": "client",
+            "kind": worker.kind,
+            "kind_from": "client",
+            "role": worker.role,
+            "session": worker.session,
+            "session_from": "client",
+            "process": worker.pid,
+        }
         return
     variable = next((each for each in SESSION_VARIABLES if environ.get(each)), None)
     report.facts["you"] = {
@@ -375,6 +389,8 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
         board_note = "; with DIBS_BOARD as it is set here" if os.environ.get("DIBS_BOARD") else ""
         row("clients", f"as tried just now{board_note}" if facts["clients"] else "not tried")
         lines += proving.lines(facts["clients"], width, color)
+        for note in facts.get("notes", ()):
+            lines += hint(note, width, "  ")
     lines.append("")
     for finding in report.findings:
         if finding["code"] == "not_proved":
@@ -391,6 +407,11 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
 
 
 def _you(you: dict[str, Any]) -> str:
+    if you["name_from"] == "client":
+        return (
+            f"{you['name']}, {you['kind']}, session {you['session']}: all three from the dibs mcp of your client "
+            f"(process {you['process']})"
+        )
     name = {"login": "your login name"}.get(you["name_from"], f"from {you['name_from']}")
     default = "because no name was given" if you["name_from"] == "login" else "because a name was given"
     kind = default if you["kind_from"] == "default" else f"from {you['kind_from']}"

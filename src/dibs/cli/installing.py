@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from dibs.cli.args import UsageError
-from dibs.cli.render import hint, quoted, safe
-from dibs.setup import commands, plans
+from dibs.cli.render import hint, safe
+from dibs.setup import commands, excludes, plans
 from dibs.setup.clients import CLIENTS
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dibs.setup.plans import File, Plan
 
 _NAMES = (*CLIENTS, "git")
+_ALIASES = {"copilot": "vscode", "github-copilot": "vscode", "code": "vscode", "claude-code": "claude"}
 _DID = {"created": "wrote", "changed": "changed", "removed": "removed", "unchanged": "unchanged"}
 _WOULD = {"created": "would write", "changed": "would change", "removed": "would remove", "unchanged": "unchanged"}
 
@@ -24,19 +25,19 @@ def setup(ctx: Context, args: Args) -> int:
     _check(args)
     name = args.client
     roots = _roots(ctx, args.worktrees)
+    others = [] if name == "git" else [tree for tree in _others(roots[0]) if tree not in roots]
     flags = [flag for flag, given in (("--require-lock", args.require_lock), ("--closed", args.closed)) if given]
-    if args.remove:
-        made, steps = [plans.remove(name, root) for root in roots], []
-    else:
-        words = commands.program()
-        board = ctx.board.url if ctx.url else None
-        made = [plans.install(name, root, plans.Options(words, flags, args.skill, board)) for root in roots]
-        steps = _steps(ctx, name, words, made)
+    words, board = ([], None) if args.remove else (commands.program(), ctx.board.url if ctx.url else None)
+    options = plans.Options(words, flags, args.skill, board)
+    made = [plans.remove(name, root) if args.remove else plans.install(name, root, options) for root in roots]
+    kept = excludes.Kept() if name == "git" else excludes.apply(made, name, args.remove, others)
+    steps = _left(name, others) if args.remove else _steps(ctx, name, options, made, kept, others)
     files = [file for plan in made for file in plan.files.values() if file.ours or file.action != "unchanged"]
     changed = any(plan.changes for plan in made)
     warnings = [warning for plan in made for warning in plan.warnings]
     diff = "\n".join(line for plan in made for file in plan.changes for line in _file_diff(file, _shown(file, roots)))
     actions = [{"path": _shown(file, roots), "action": file.action} for file in files]
+    steps = steps if changed or args.remove else []
     if not args.dry_run:
         for plan in made:
             plan.write()
@@ -50,7 +51,7 @@ def setup(ctx: Context, args: Args) -> int:
             "files": actions,
             "enforces": _enforces(name),
             "warnings": warnings,
-            "next": steps if changed else [],
+            "next": steps,
         }
         ctx.emit({**document, "diff": diff} if args.dry_run else document)
         return 0
@@ -60,18 +61,33 @@ def setup(ctx: Context, args: Args) -> int:
 
 def _check(args: Args) -> None:
     if args.client not in _NAMES:
-        from difflib import get_close_matches
-
-        near = get_close_matches(args.client, _NAMES, 1)
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"setup: no client {safe(args.client)!r}", f"{meant}one of {', '.join(_NAMES)}")
+        raise UsageError(f"setup: no client {safe(args.client)!r}", _meant(args.client))
     if args.skill and args.client == "git":
         raise UsageError("setup git: --skill is for coding clients")
     if args.worktrees and args.client == "git":
         raise UsageError("setup git: all worktrees share one pre-commit hook", "leave --worktrees out")
     if args.client == "vscode" and (args.require_lock or args.closed):
-        given = "--require-lock" if args.require_lock else "--closed"
-        raise UsageError(f"setup vscode: {given} is for hooks, which dibs has none of for VS Code", "dibs setup git")
+        given = [
+            flag for flag, is_given in (("--require-lock", args.require_lock), ("--closed", args.closed)) if is_given
+        ]
+        raise UsageError(
+            f"setup vscode: {given[0]} is for hooks, which dibs has none of for VS Code",
+            f"to guard commits: {commands.again('git', None, given)}",
+        )
+
+
+def _meant(given: str) -> str:
+    from difflib import get_close_matches
+
+    plain = given.lower()
+    near = _ALIASES.get(plain) or next(iter(get_close_matches(plain, _NAMES, 1)), None)
+    if near:
+        return f"did you mean {near}? one of {', '.join(_NAMES)}"
+    server = commands.shell_line([*commands.program(), "mcp", "--client"])
+    return (
+        f"one of {', '.join(_NAMES)}; any other client that speaks MCP: let it start {server} NAME; "
+        "to guard commits: dibs setup git"
+    )
 
 
 def _roots(ctx: Context, everywhere: bool) -> list[str]:
@@ -106,10 +122,13 @@ def _enforces(name: str) -> str:
     return "commits" if name == "git" else "edits" if CLIENTS[name].enforces else "advice"
 
 
-def _steps(ctx: Context, name: str, words: list[str], made: list[Plan]) -> list[str]:
+def _steps(
+    ctx: Context, name: str, options: plans.Options, made: list[Plan], kept: excludes.Kept, others: list[str]
+) -> list[str]:
     from dibs.errors import DibsError, NoBoard
 
     steps = []
+    again = commands.again(name, options.board, options.flags, worktrees=len(made) > 1, skill=options.skill)
     try:
         url = ctx.board.url
     except NoBoard:
@@ -118,28 +137,74 @@ def _steps(ctx: Context, name: str, words: list[str], made: list[Plan]) -> list[
         steps.append(f"the board cannot be used ({error.message}): dibs doctor")
     else:
         if os.environ.get("DIBS_BOARD") and not ctx.url:
-            again = f"dibs --board {quoted(url)} setup {name}"
+            named = commands.again(name, url, options.flags, worktrees=len(made) > 1, skill=options.skill)
             steps.append(
-                f"DIBS_BOARD is set here, but where the client starts it may not be; to write it down: {again}"
+                f"DIBS_BOARD is set here, but where the client starts it may not be; to write it down: {named}"
             )
     if name != "git":
-        files = made[0].files.values()
-        named = [file.shown for file in files if file.ours and words[0].encode() in (file.after or b"")]
-        steps.append(
-            f"keep {' and '.join(named)} out of commits: {'they name' if named[1:] else 'it names'} this "
-            "machine's dibs by its path"
-        )
+        steps += _committing(made, kept)
+        steps += _older(name, options, made[0].root)
         steps += CLIENTS[name].steps
-        others = len(_others(made[0].root)) if len(made) == 1 else 0
-        if others:
-            lack = "the other worktree does" if others == 1 else f"the {others} other worktrees do"
-            steps.append(f"{lack} not have these files: dibs setup {name} --worktrees")
-    if commands.is_temporary(words):
+        steps += _lacking(name, options, others)
+        missing = commands.not_found()
+        steps += [missing] if missing else []
+    if commands.is_temporary(options.words):
         steps.append(
-            f"{words[0]} is in a cache that may be cleared: install dibs for good, then dibs setup {name} again"
+            f"{options.words[0]} is in a cache that may be cleared: install dibs for good, then again: {again}"
         )
-    steps.append("see that it works: dibs doctor --prove")
+    steps.append(f"see that it works: {commands.prove(options.board)}")
     return steps
+
+
+def _committing(made: list[Plan], kept: excludes.Kept) -> list[str]:
+    """What to commit of all this, and what not."""
+    if not kept.is_git:
+        return []
+    steps = []
+    if kept.out:
+        named, they = _and(kept.out), "they name" if kept.out[1:] else "it names"
+        them = "them" if kept.out[1:] else "it"
+        if kept.shown is None:
+            steps.append(f"keep {named} out of commits: {they} this machine's dibs by its path")
+        else:
+            steps.append(f"git ignores {named} here: {they} this machine's dibs by its path; do not commit {them}")
+    for path in kept.tracked:
+        again = commands.shell_line(["git", "update-index", "--skip-worktree", path])
+        steps.append(f"{path} is tracked: do not commit this change ({again})")
+    written = [file for plan in made for file in plan.changes if file.ours and file.path.endswith(".md")]
+    where = " in every worktree" if made[1:] else ""
+    return steps + [f"commit {path}{where}: it names no machine" for path in dict.fromkeys(f.shown for f in written)]
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+def _older(name: str, options: plans.Options, root: str) -> list[str]:
+    if name != "claude" or options.skill or CLIENTS[name].advice_files(root)[0] != "AGENTS.md":
+        return []
+    if any(os.path.exists(os.path.join(root, path)) for path in ("CLAUDE.md", ".claude/CLAUDE.md")):
+        return []  # which imports it
+    return ["Claude Code older than 2.1.277 does not read AGENTS.md: import it in CLAUDE.md (@AGENTS.md)"]
+
+
+def _lacking(name: str, options: plans.Options, others: list[str]) -> list[str]:
+    lack = sum(not CLIENTS[name].is_set_up(tree) for tree in others)
+    if not lack:
+        return []
+    which = "" if lack < len(others) else "the "
+    them = f"{which or '1 '}other worktree does" if lack == 1 else f"{which}{lack} other worktrees do"
+    again = commands.again(name, options.board, options.flags, worktrees=True, skill=options.skill)
+    return [f"{them} not have these files: {again}"]
+
+
+def _left(name: str, others: list[str]) -> list[str]:
+    """After it was taken out here: who still has it."""
+    have = sum(CLIENTS[name].is_set_up(tree) for tree in others)
+    if not have:
+        return []
+    them = "another worktree still has it" if have == 1 else f"{have} other worktrees still have it"
+    return [f"{them}: {commands.again(name, remove=True, worktrees=True)}"]
 
 
 def _report(
@@ -157,14 +222,19 @@ def _report(
     for each in actions:
         ctx.say(f"{words[each['action']]:<{max(map(len, words.values()))}} {safe(each['path'])}")
     for warning in warnings:
-        ctx.note(f"dibs: {safe(warning)}")
+        ctx.note("\n".join(_wrapped(f"dibs: {warning}", ctx.width)))
     if not changed:
         ctx.say("nothing of dibs is here" if args.remove else f"{args.client} is already set up; nothing was changed")
     elif args.dry_run:
         ctx.say("nothing was written")
-    elif steps:
-        for step in steps:
-            ctx.say("  - " + "\n".join(hint(step, ctx.width, "    ")).lstrip())
+    for step in () if args.dry_run else steps:
+        ctx.say("  - " + "\n".join(hint(step, ctx.width, "    ")).lstrip())
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """A remark whose first line begins at the margin."""
+    first, *more = hint(text, width - 2, "")
+    return [first, *(line for part in more for line in hint(part, width))]
 
 
 def _file_diff(file: File, shown: str) -> list[str]:

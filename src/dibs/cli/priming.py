@@ -27,6 +27,7 @@ def prime(ctx: Context, args: Args) -> int:
             "ready": state.ready,
             "ready_more": state.ready == COUNTED,
             "holding": [{"id": t.id, "description": t.description, "paths": t.paths} for t in state.holding],
+            "locked": [lock.pattern for lock in state.locked],
             "held_by_others": {"locks": others, "total": len(state.others), "more": len(others) < len(state.others)},
             "unread": state.unread,
             "unread_more": state.unread == COUNTED,

@@ -108,6 +108,9 @@ def _print(ctx: Context, found: Survey, held: _Held) -> None:
     for root, why in found.skipped:
         ctx.note("\n".join([cut(f"dibs: worktree {safe(names[root])}:", ctx.width), *hint(why, ctx.width)]))
     against = f"compared with {safe(found.base)}" if found.base else "there is no branch to compare commits with"
+    if len(found.trees) == 1 and not found.overlaps:
+        ctx.say("there is only one worktree, so nothing can overlap")
+        return
     several = number(len(found.overlaps), "file") if found.overlaps else "no file"
     verb = "are" if len(found.overlaps) > 1 else "is"
     ctx.say(cut(f"{several} {verb} changed in more than one of {number(len(found.trees), 'worktree')}", ctx.width))

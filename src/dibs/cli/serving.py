@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from dibs.cli.args import UsageError
 from dibs.errors import Invalid
@@ -38,6 +39,9 @@ def mcp(ctx: Context, args: Args) -> int:
             raise
 
     if args.http or args.new_token is not None or args.drop_token is not None:
+        if args.http:
+            # Until the server has its own handlers, which takes a second of imports, SIGTERM ends it as Ctrl-C does.
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         from dibs.cli.serving_http import serve_http
 
         with open_board() as board:
@@ -45,6 +49,11 @@ def mcp(ctx: Context, args: Args) -> int:
     for name in _HTTP_ONLY:
         if getattr(args, name) not in (None, [], ()):
             raise UsageError(f"mcp: --{name.replace('_', '-')} goes with --http")
+    if os.isatty(0):
+        raise UsageError(
+            "mcp: this is a server that a coding client starts and talks to; there is nothing to type here",
+            "connect a client, which then starts it: dibs setup CLIENT; over the network: dibs mcp --http",
+        )
     from dibs.mcp.stdio import serve
 
     serve(open_board, args.client, ctx.as_name or os.environ.get("DIBS_AGENT") or None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
+from dibs.address import keep_out_of_git
 from dibs.cli.args import UsageError
 from dibs.cli.render import quoted, safe
-from dibs.cli.setup_board import keep_out_of_git
 from dibs.mcp.tokens import Tokens, drop_token, new_token, place
 
 TYPE_CHECKING = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from dibs.address import keep_out_of_git
 from dibs.errors import NoBoard
 
 TYPE_CHECKING = False
@@ -17,13 +18,12 @@ def init(ctx: Context, args: Args) -> int:
 
     created = False
     try:
-        board = ctx.board
+        board = TaskBoard.open(ctx.url, worker=ctx.worker)  # not that of a client around us, as for other commands
     except NoBoard:
         board = TaskBoard.open(ctx.url, create=True, worker=ctx.worker)
         created = True
     try:
-        if created:
-            keep_out_of_git(board.url)
+        keep_out_of_git(board.url)
         if ctx.json:
             ctx.emit({"board": board.url, "created": created})
             return 0
@@ -38,10 +38,11 @@ def init(ctx: Context, args: Args) -> int:
             return 0
         ctx.say("  add work:  dibs add 'what to do'" + ("" if created else "; look: dibs list"))
         ctx.say("  take work: dibs claim, and when finished: dibs done 'what you did'")
+        if not hasattr(board.store, "dialect"):
+            ctx.say("  agents:    dibs setup claude (or codex, cursor, gemini, vscode)")
         return 0
     finally:
-        if created:
-            board.close()
+        board.close()
 
 
 def _must_be_named(ctx: Context, url: str) -> str | None:
@@ -59,14 +60,3 @@ def _must_be_named(ctx: Context, url: str) -> str | None:
     finally:
         if named is not None:
             os.environ["DIBS_BOARD"] = named
-
-
-def keep_out_of_git(url: str) -> None:
-    """A board is state, not source: its folder ignores itself, and nothing outside it is touched."""
-    folder = os.path.dirname(url.removeprefix("sqlite:"))
-    if url.startswith("sqlite:") and os.path.basename(folder) == ".dibs":
-        try:
-            with open(os.path.join(folder, ".gitignore"), "x", encoding="ascii") as file:
-                file.write("*\n")
-        except OSError:
-            pass  # there already, or not allowed: git will show the folder, and no more

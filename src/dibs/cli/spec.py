@@ -468,7 +468,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "setup", "installing", "setup", "connect a coding client: MCP, hooks, a few lines of advice",
-        (("client", "one", "claude, codex, cursor, gemini, vscode, or git (a pre-commit check)"),),
+        (
+            ("client", "one", "claude, codex, cursor, gemini, vscode, or git (a pre-commit check)"),
+            ("more", "surplus", "one client at a time"),
+        ),
         (
             ("--dry-run", "", "", "flag", False, "show what would be written, and write nothing"),
             ("--remove", "", "", "flag", False, "take out what setup wrote, and nothing else"),

@@ -6,12 +6,11 @@ import os
 import sys
 
 from dibs import fs, transfer
-from dibs.address import DIALECTS, open_store
+from dibs.address import DIALECTS, keep_out_of_git, open_store
 from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.context import write
 from dibs.cli.render import cut, number, one_line, quoted, safe
-from dibs.cli.setup_board import keep_out_of_git
 from dibs.copying import copy, is_dialect
 from dibs.errors import DibsError, Invalid, NoBoard, Unsupported
 from dibs.stores.sqlite import side_files

@@ -59,6 +59,12 @@ CUT = (
 )
 
 
+def holding(given: Lock) -> dict[str, Any]:
+    """A lock on a list: what, and whose."""
+    shown: dict[str, Any] = {"pattern": given.pattern, "holder": given.holder.name}
+    return {**shown, "shared": True} if given.shared else shown
+
+
 def whole(task: BoardTask, why: Sequence[Reason], events: Sequence[Event], worker: Worker) -> dict[str, Any]:
     """One task with all that is known of it. The token only if it is the caller's own."""
     shown = {key: value for key, value in task_json(task).items() if value not in (None, [], 0, False)}
@@ -66,8 +72,9 @@ def whole(task: BoardTask, why: Sequence[Reason], events: Sequence[Event], worke
         shown.pop("token", None)
     if task.reserved == "any":
         shown.pop("reserved", None)
-    if why:
-        shown["cannot_be_claimed"] = [reason.text for reason in why]
+    # A held task's own paths are no further reason.
+    if texts := [reason.text for reason in why if not (reason.code == "path" and reason.task_id == task.id)]:
+        shown["cannot_be_claimed"] = texts
     shown["last_events"] = [happened(event) for event in events]
     return shown
 
@@ -126,6 +133,11 @@ def refusal(error: DibsError) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value != ""}
 
 
+def said(error: DibsError) -> str:
+    """An error in one line, where there is no room for its parts."""
+    return f"{error.message} ({in_tools(error.hint)})" if error.hint else error.message
+
+
 _WORDS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
@@ -139,7 +151,8 @@ _WORDS = tuple(
         (r"dibs claim\b", "claim_task"),
         (r"dibs list( --all)?", "list_tasks"),
         (r"dibs lock (\S+)", r"lock_files paths=[\1]"),
-        (r"dibs locks\b", "resource dibs://board"),
+        (r"dibs locks\b", "list_tasks status=in_progress"),
+        (r"it can be put back with: dibs retry [^\s;,)]+", "leave it closed and take other work: claim_task"),
         (r"dibs add '[^']*'", "add_tasks"),
     )
 )

@@ -37,7 +37,7 @@ def checked(value: dict[str, Any], wanted: dict[str, Any], where: str = "") -> d
     given = {key: item for key, item in value.items() if item is not None}
     for key in wanted.get("required", ()):
         if key not in given:
-            raise Invalid(f"{where}{key} is missing", hint=f"it must be {_wants(known[key])}")
+            raise Invalid(f"{where}{key} is missing", hint=f"it must be {_wants(known[key])}", missing=key)
     return {key: _one(item, known[key], f"{where}{key}") for key, item in given.items()}
 
 

@@ -1,7 +1,7 @@
 """Who gets in at `dibs mcp --http`: two doors, in front of everything that the SDK does.
 
     Doors     by Host, Origin, path and size: a web page, or a name that was made to point here, is turned away
-    Bearer    by token: it says which worker calls; 401 without one
+    Bearer    by token: it says which worker calls; 401 without one. What then is no JSON gets 415
 
 Behind them a request's scope has the worker as its `user`, and in `GONE` an event that is set when its connection ends.
 """
@@ -96,6 +96,11 @@ class Bearer:
             why = "the request has no token, or one that is not valid here"
             hint = "send Authorization: Bearer TOKEN; a token is made where the board is: dibs mcp --new-token NAME"
             await _refuse(send, 401, "unauthorized", why, hint, (b"www-authenticate", b'Bearer realm="dibs"'))
+            return
+        kind = _only(scope, b"content-type")
+        if scope["method"] == "POST" and kind.partition(";")[0].strip() != "application/json":
+            why = f"the request's content type is {kind[:60]!r}" if kind else "the request has no content type"
+            await _refuse(send, 415, "not_json", why, "send JSON, with Content-Type: application/json")
             return
         gone = anyio.Event()
 

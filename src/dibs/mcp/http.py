@@ -218,7 +218,7 @@ class Seats:
         with self._lock:
             if name not in self._seats:
                 worker = Worker(name, "agent", role_of(name), SESSION)
-                self._seats[name] = Seat(lambda: self._board, worker, strict=True)
+                self._seats[name] = Seat(lambda: self._board, worker)
             return self._seats[name]
 
     def close(self, patience: float) -> None:

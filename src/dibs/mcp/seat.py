@@ -34,13 +34,10 @@ class Gone(Exception):
 
 
 class Seat:
-    def __init__(
-        self, open_board: Callable[[], TaskBoard], worker: Worker, *, strict: bool = False, kept: bool = False
-    ) -> None:
-        """`strict`: a token alone is not enough, the claim must be this worker's. `kept`: its leases are renewed."""
+    def __init__(self, open_board: Callable[[], TaskBoard], worker: Worker, *, kept: bool = False) -> None:
+        """`kept`: somebody renews its leases, and the answers may say so."""
         self._open = open_board
         self.worker = worker
-        self.strict = strict
         self.kept = kept
         self._board: TaskBoard | None = None
         self._opening = threading.Lock()
@@ -185,10 +182,11 @@ class Call:
         if self.gone:
             raise Gone
 
-    def owned(self, task_id: str, verb: str) -> None:
-        """At a strict seat: refuse what another worker holds, whatever token is shown."""
-        if not self.seat.strict:
-            return
+    def owned(self, task_id: str, verb: str, token: int | None) -> None:
+        """Refuse what another worker holds, another session of the same name included, though its token be shown. To a
+        token of an earlier claim the board says itself what has become of it."""
         task = self.board.get(task_id)
+        if token is not None and token != task.token:
+            return
         if task.status is IN_PROGRESS and task.holder is not None and not task.holder.is_same(self.worker):
             raise rules.not_holder(task, self.worker, self.board.now(), verb)

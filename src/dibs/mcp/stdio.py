@@ -24,8 +24,9 @@ from dibs import clients, limits
 from dibs.board import TaskBoard
 from dibs.errors import DibsError
 from dibs.mcp.seat import Call, Gone, Seat
+from dibs.model import Worker
 from dibs.places import find_place, working_directory
-from dibs.worker import of_process, process_start
+from dibs.worker import boot, host, is_dead, of_process, process_start
 
 LOOK = 1.0
 """Seconds between two looks at the client's process and at the board's head."""
@@ -120,6 +121,12 @@ def _of(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
 
 
+def _client() -> Worker | None:
+    """The client's process, which may have started us through a shell or a runner that outlives it."""
+    above = clients.client_process()
+    return None if above is None else Worker("client", host=host(), pid=above[0], started=above[1], boot=boot())
+
+
 class Life:
     """What the threads share: the seat, once it is known whose it is, and the end."""
 
@@ -130,6 +137,7 @@ class Life:
         self._client = client
         self._name = name
         self._parent = os.getppid()
+        self._client_process = _client()
         self._note: str | None = None
         self._turn = threading.Lock()
 
@@ -158,7 +166,7 @@ class Life:
     def keep(self) -> None:
         pause, due, mark = LOOK, 0.0, None
         while True:
-            if os.getppid() != self._parent:
+            if os.getppid() != self._parent or (self._client_process and is_dead(self._client_process)):
                 self.ends.put(0)
                 return
             try:

@@ -12,19 +12,23 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from dibs import rules
-from dibs.errors import Busy, DibsError, NotClaimable, NotFound
+from dibs.errors import Busy, DibsError, Invalid, NotClaimable, NotFound, WrongStatus
 from dibs.mcp import answers
 from dibs.mcp.arguments import checked, unknown
 from dibs.mcp.seat import SLICE, Call, Gone
-from dibs.model import COMPLETED, FAILED, IN_PROGRESS, OPEN, PENDING, REVIEW, BoardTask, Event, TaskStatus
+from dibs.model import CANCELLED, COMPLETED, FAILED, IN_PROGRESS, OPEN, PENDING, REVIEW, BoardTask, Event, TaskStatus
 
 WAIT = 45
 """Clients give up on a call after 60 seconds."""
 PAGE, LONGEST_PAGE = 20, 100
 MESSAGES, MESSAGES_TEXT = 20, 20_000
+LOCKS = 20
+LATELY = 200
+"""So many events and messages are looked at for the names of workers."""
 
 T = TypeVar("T")
 Answer = dict[str, Any]
@@ -42,6 +46,7 @@ def claim_task(call: Call, args: Arguments) -> Answer:
     try:
         task = _claim_named(call, task_id, key, end) if task_id else _claim_any(call, key, end)
     except NotClaimable as error:
+        _say_once(error)
         shown = answers.refusal(error)
         del shown["success"]
         return {"claimed": False, "message": shown.pop("error"), **shown, **_also(held)}
@@ -86,6 +91,16 @@ def _taken(call: Call, task_id: str, key: str | None) -> BoardTask:
     task = call.board.claim(call.worker, task_id, request_key=key)
     assert task is not None  # a named task is had or refused
     return task
+
+
+def _say_once(error: NotClaimable) -> None:
+    """That a task is held says it all: that its own paths are held with it is no further reason."""
+    why, task_id = error.fields["reasons"], error.fields["task_id"]
+    assert isinstance(why, list)
+    own = [reason for reason in why if reason["code"] == "path" and reason["task_id"] == task_id]
+    error.fields["reasons"] = [reason for reason in why if reason not in own]
+    for reason in own:
+        error.message = error.message.replace(f"; {reason['text']}", "", 1)
 
 
 def _claimed(call: Call, task: BoardTask, held: Sequence[BoardTask] = ()) -> Answer:
@@ -136,13 +151,13 @@ def complete_task(call: Call, args: Arguments) -> Answer:
     board, token, result = call.board, args.get("token"), args.get("result")
 
     def complete(task_id: str) -> BoardTask:
-        call.owned(task_id, "complete")
+        call.owned(task_id, "complete", token)
         return board.complete(task_id, result, worker=call.worker, token=token)
 
     if not args.get("claim_next"):
         return _ended(call, _by_id(call, args["task_id"], complete))
     task = _by_id(call, args["task_id"], board.get)
-    call.owned(task.id, "complete")
+    call.owned(task.id, "complete", token)
     if rules.is_repeat(task, (COMPLETED, REVIEW), call.worker, token):
         # The answer was lost. What was claimed then is still held, and is the answer again.
         held = sorted(board.held_by(call.worker), key=lambda other: other.claimed_at or 0)
@@ -167,7 +182,7 @@ def _ended(call: Call, task: BoardTask) -> Answer:
 
 def fail_task(call: Call, args: Arguments) -> Answer:
     def fail(task_id: str) -> BoardTask:
-        call.owned(task_id, "fail")
+        call.owned(task_id, "fail", args.get("token"))
         return call.board.fail(task_id, args["error"], worker=call.worker, token=args.get("token"))
 
     return _ended(call, _by_id(call, args["task_id"], fail))
@@ -175,7 +190,7 @@ def fail_task(call: Call, args: Arguments) -> Answer:
 
 def release_task(call: Call, args: Arguments) -> Answer:
     def release(task_id: str) -> BoardTask:
-        call.owned(task_id, "release")
+        call.owned(task_id, "release", args.get("token"))
         return call.board.release(task_id, worker=call.worker, token=args.get("token"), note=args.get("note"))
 
     return _ended(call, _by_id(call, args["task_id"], release))
@@ -207,7 +222,16 @@ def list_tasks(call: Call, args: Arguments) -> Answer:
         answer["next_offset"] = offset + len(rows)
     if answers.is_cut(rows):
         answer["note"] = answers.CUT
+    if args.get("status") == IN_PROGRESS and not offset:
+        answer.update(_locks(call))
     return {**answer, "data": answers.DATA} if rows else answer
+
+
+def _locks(call: Call) -> Answer:
+    """The locks that were taken on their own; those of tasks are the tasks' `paths`."""
+    held = [lock for lock in call.board.locks() if lock.task_id is None]
+    shown: Answer = {"locks": [answers.holding(lock) for lock in held[:LOCKS]]}
+    return {**shown, "locks_total": len(held)} if len(held) > LOCKS else shown
 
 
 def whole_task(call: Call, task_id: str) -> Answer:
@@ -221,9 +245,26 @@ _NEW = {"needs": "depends_on"}
 
 def add_tasks(call: Call, args: Arguments) -> Answer:
     definitions = [{_NEW.get(key, key): value for key, value in task.items()} for task in args["tasks"]]
-    ids = call.board.add_many(definitions, worker=call.worker, request_key=args.get("request_key"))
+    try:
+        ids = call.board.add_many(definitions, worker=call.worker, request_key=args.get("request_key"))
+    except NotFound as error:
+        raise _unknown_need(args["tasks"], error) from None
     names = {task["name"]: task_id for task, task_id in zip(args["tasks"], ids, strict=True) if task.get("name")}
     return {"success": True, "ids": ids, **({"names": names} if names else {})}
+
+
+def _unknown_need(tasks: Sequence[Arguments], error: NotFound) -> NotFound:
+    """The same error in the words of this call's arguments."""
+    need = error.fields.get("task_id")
+    for number, task in enumerate(tasks):
+        for key, given in (("needs", task.get("needs", ())), ("parent", [task["parent"]] if "parent" in task else ())):
+            if need in given:
+                return NotFound(
+                    f"tasks[{number}].{key}: there is no task {need!r}, neither in this call nor on the board",
+                    hint="nothing was added; use the `name` of a task of this call, or a whole id from list_tasks",
+                    task_id=need,
+                )
+    return error
 
 
 # -- files
@@ -244,7 +285,7 @@ def lock_files(call: Call, args: Arguments) -> Answer:
     try:
         return lock(0)
     except Busy as error:
-        if end <= time.monotonic() or not error.conflicts:
+        if not error.conflicts:
             raise
         refused = error
     for length in call.until(end):
@@ -252,6 +293,7 @@ def lock_files(call: Call, args: Arguments) -> Answer:
             return lock(length)
         except Busy as error:
             refused = error
+    refused.hint += f"; to wait for it: wait_seconds (up to {WAIT})"
     raise refused
 
 
@@ -272,7 +314,28 @@ def unlock_files(call: Call, args: Arguments) -> Answer:
 
 def send_message(call: Call, args: Arguments) -> Answer:
     sent = call.board.tell(args["content"], args.get("to"), worker=call.worker, request_key=args.get("request_key"))
-    return {"success": True, "to": sent.to or "everybody", "timestamp": answers.message(sent)["timestamp"]}
+    shown = {"success": True, "to": sent.to or "everybody", "timestamp": answers.message(sent)["timestamp"]}
+    try:
+        note = _if_unknown(call, sent.to) if sent.to is not None else ""
+    except DibsError as error:
+        _report(error)  # it is sent, and the answer must not be lost for what only helps
+        note = ""
+    return {**shown, "note": note} if note else shown
+
+
+def _if_unknown(call: Call, name: str) -> str:
+    """What to say of a recipient who has left no trace on the board; a slip of the pen would otherwise go unnoticed."""
+    with call.board.store.read() as tx:
+        seen = {reader.partition("\n")[0] for reader in tx.marks()}
+        seen |= {lock.holder.name for lock in tx.locks()}
+        seen |= {task.assigned_to for task in tx.in_progress() if task.assigned_to}
+        seen |= {message.sender for message in tx.messages(None, 0, LATELY, newest=True)}
+        seen |= {event.worker for event in tx.events(tx.last_event() - LATELY, LATELY)}
+    if name in seen or name == call.worker.name or call.board.tasks(assigned_to=name, limit=1)[1]:
+        return ""
+    others = sorted(seen - {call.worker.name, rules.SYSTEM.name})
+    near = [other for other in others if other.startswith(name)] or get_close_matches(name, others, 3)
+    return f"nobody called {name} has been seen here" + (f"; did you mean {' or '.join(near[:3])}?" if near else "")
 
 
 def check_messages(call: Call, args: Arguments) -> Answer:
@@ -372,7 +435,8 @@ TOOLS: tuple[Tool, ...] = (
     ),
     (
         "list_tasks",
-        "The board: in progress, ready, waiting, closed. With task_id: one task whole, why it can't be claimed.",
+        "The board: in progress (with locks), ready, waiting, closed. With task_id: one task whole, why it can't be "
+        "claimed.",
         {
             "task_id": _ID,
             "status": {"enum": list(_STATUSES)},
@@ -458,11 +522,12 @@ def answer(call: Call, name: str, given: Arguments) -> tuple[Answer, bool]:
     failed = {"claim_task": {"claimed": False}, "lock_files": {"locked": False}}.get(name, {})
     try:
         tool = _known(name)
-        arguments = checked(given, schema(tool), f"{name}: ")
-        shown, is_error = tool[5](call, arguments), False
+        shown, is_error = tool[5](call, _arguments(call, tool, given)), False
     except Gone:
         raise
     except DibsError as error:
+        if isinstance(error, WrongStatus) and error.fields.get("status") in (CANCELLED, FAILED):
+            error.hint = "stop working on it; take other work: dibs claim"  # to put it back is not for its worker
         shown, is_error = {**failed, **answers.refusal(error)}, True
         if name == "claim_task":
             shown["message"] = shown["error"]
@@ -474,6 +539,17 @@ def answer(call: Call, name: str, given: Arguments) -> tuple[Answer, bool]:
         text = f"internal error: {type(error).__name__}: {error}"
         shown, is_error = {**failed, "success": False, "error": text, "code": "internal"}, True
     return {**shown, **_news(call)}, is_error
+
+
+def _arguments(call: Call, tool: Tool, given: Arguments) -> Arguments:
+    try:
+        return checked(given, schema(tool), f"{tool[0]}: ")
+    except Invalid as error:
+        if error.fields.get("missing") == "task_id":
+            held = [task.id for task in call.board.held_by(call.worker)]
+            more = ", …" if len(held) > answers.ROW_LIST else ""
+            error.hint = f"you hold {', '.join(held[: answers.ROW_LIST])}{more}" if held else "you hold no task"
+        raise
 
 
 def _news(call: Call) -> Answer:

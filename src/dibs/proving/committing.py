@@ -25,7 +25,8 @@ LARGEST = 1 << 20
 
 
 class Guard:
-    """What the hook file says. `argv` is what to run; `why_not`, that there is nothing to try, or `fault`, why not."""
+    """What the hook file says. `argv` is what to run; `why_not`, that there is nothing to try, `fault`, why not,
+    and `unreadable`, why it tells nothing."""
 
     def __init__(self) -> None:
         self.path: str | None = None
@@ -33,6 +34,7 @@ class Guard:
         self.check: list[str] = []
         self.why_not: str | None = None
         self.fault: str | None = None
+        self.unreadable: str | None = None
         self.remarks: list[str] = []
 
     @property
@@ -52,7 +54,10 @@ def read(root: str) -> Guard:
         with open(path, "rb") as file:
             text = file.read(LARGEST).decode("utf-8", "replace")
     except OSError as error:
-        guard.why_not = "there is no pre-commit hook" if isinstance(error, FileNotFoundError) else str(error.strerror)
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            guard.why_not = "there is no pre-commit hook"
+        else:
+            guard.unreadable = f"cannot be read: {error.strerror or error}"
         return guard
     check = _check(text)
     if check is None:

@@ -13,12 +13,13 @@ import sys
 from dibs import fs
 from dibs.proving.matching import covered, edit_tools
 from dibs.setup import commands
+from dibs.setup.advice import is_our_skill
 from dibs.setup.clients import CLIENTS, handlers
 from dibs.setup.jsonc import parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from dibs.setup.clients import Client
@@ -69,7 +70,7 @@ class Hook:
 
 class Found:
     """What one client's files say. `faults` are reasons why something of ours that is there cannot work; `remarks` are
-    what else there is to say."""
+    what else there is to say; `unreadable` are files that tell nothing, with the reason, and that setup would refuse."""
 
     def __init__(self, client: str) -> None:
         self.client = client
@@ -77,12 +78,26 @@ class Found:
         self.hooks: list[Hook] = []
         self.faults: list[str] = []
         self.remarks: list[str] = []
+        self.unreadable: dict[str, str] = {}
+        self.calls: list[list[str]] = []
+        """Every command of ours, also one that is not to be run."""
         self.has_server = False
         self.has_hooks = False
+        self.has_skill = False
 
     @property
     def is_set_up(self) -> bool:
         return self.has_server or self.has_hooks
+
+    @property
+    def flags(self) -> list[str]:
+        """The options of hooks that are in force."""
+        return flags_of(word for call in self.calls for word in call)
+
+    @property
+    def board(self) -> str | None:
+        """The board that the server, or a hook, is told to use."""
+        return next((board for call in self.calls if (board := board_of(call)) is not None), None)
 
     def on(self, event: str, tool: str) -> list[Hook]:
         """The hooks that the client asks when a tool is about to run."""
@@ -104,7 +119,26 @@ def read(name: str, root: str) -> Found:
             _read_hooks(client, root, path, documents[path], found)
     if found.has_hooks:
         found.faults += _switched_off(client, documents)
+    found.has_skill = _has_skill(root, client.skill)
     return found
+
+
+def flags_of(words: Iterable[str]) -> list[str]:
+    given = set(words)
+    return [flag for flag in _FLAGS if flag in given]
+
+
+def board_of(argv: Sequence[str]) -> str | None:
+    return argv[argv.index("--board") + 1] if "--board" in argv[:-1] else None
+
+
+def named_board(root: str) -> tuple[str, str] | None:
+    """A client's file that tells its server which board to use, and that board."""
+    for name, client in CLIENTS.items():
+        found = read(name, root)
+        if found.server is not None and (board := board_of(found.server.argv)) is not None:
+            return client.mcp, board
+    return None
 
 
 # -- files
@@ -114,12 +148,12 @@ def _document(root: str, path: str, found: Found) -> dict[str, Any]:
     full = os.path.join(root, path)
     try:
         if os.path.getsize(full) > LARGEST:
-            found.remarks.append(f"{path} is too large to be a configuration ({os.path.getsize(full):,} bytes)")
+            found.unreadable[path] = f"is too large to be a configuration ({os.path.getsize(full):,} bytes)"
             return {}
         data = fs.read_file(full) or b""
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-            found.remarks.append(f"{path} cannot be read: {error.strerror or error}")
+            found.unreadable[path] = f"cannot be read: {error.strerror or error}"
         return {}
     try:
         text = data.decode("utf-8-sig")
@@ -129,9 +163,17 @@ def _document(root: str, path: str, found: Found) -> dict[str, Any]:
         return value
     except (ValueError, RecursionError) as error:
         why = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)[:200]
-        # Somebody's broken file is a fault of ours only if it could hold something of ours.
-        (found.faults if b"dibs" in data else found.remarks).append(f"{path} cannot be understood: {why}")
+        found.unreadable[path] = f"cannot be understood: {why}"
         return {}
+
+
+def _has_skill(root: str, path: str) -> bool:
+    full = os.path.join(root, path)
+    try:
+        data = fs.read_file(full) if os.path.getsize(full) <= LARGEST else None
+    except OSError:
+        return False
+    return is_our_skill((data or b"").decode("utf-8", "replace"))
 
 
 def _parsed(path: str, text: str) -> Any:
@@ -152,6 +194,7 @@ def _read_server(client: Client, root: str, documents: Mapping[str, dict[str, An
         return
     found.has_server = True
     argv = commands.server_argv(entry)
+    found.calls += [argv] if argv else []
     if argv is None and isinstance(entry, dict) and any(isinstance(entry.get(key), str) for key in ("url", "httpUrl")):
         found.remarks.append(f"the server dibs in {client.mcp} is reached over HTTP, which was not tried")
         return
@@ -251,6 +294,7 @@ def _read_hook(
     if not isinstance(line, str) or ["hook", client.name] not in (argv[1:3], argv[3:5]):
         return
     found.has_hooks = True
+    found.calls.append(argv)
     why = foreign_hook(line, argv, client.name, root)
     if why is None and handler.get("type", "command") != "command":
         why = f"its type is {handler.get('type')!r:.40}"

@@ -14,12 +14,13 @@ import os
 from dibs.errors import Busy, Unsupported
 from dibs.proving import committing, configured, events, serving
 from dibs.proving.running import LIMIT, Outcome, run, shell, surroundings
+from dibs.setup import commands
 from dibs.setup.clients import CLIENTS
 from dibs.worker import of_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from anyio import Semaphore
@@ -55,6 +56,8 @@ class Proof:
         self.gaps: list[str] = []
         self.notes: list[str] = []
         self.next: str | None = None
+        self.options: list[str] = []
+        """Those of `dibs setup` that are in force."""
         self.mcp: dict[str, Any] = {"configured": False}
         self.hook: dict[str, Any] = {"configured": False}
 
@@ -68,6 +71,7 @@ class Proof:
             "verdict": self.verdict,
             "reasons": self.reasons,
             "faults": [*self.faults, *self.others],
+            "options": self.options,
             "mcp": self.mcp,
             "hook": self.hook,
             "notes": self.notes,
@@ -76,9 +80,14 @@ class Proof:
 
 
 class Held:
-    """The path that is held for the trial, by whom, and one that is free. `by` is None on a board without locks."""
+    """The path that is held for the trial, by whom, and one that is free. `by` is None on a board without locks.
 
-    def __init__(self, root: str) -> None:
+    `url` is the board's, `is_named` if it is found only because somebody named it."""
+
+    def __init__(self, root: str, url: str, is_named: bool) -> None:
+        self.url = url
+        self.is_named = is_named
+        self.others = _other_worktrees(root)
         self.mark = os.urandom(4).hex()
         self.root = root
         self.path = f"dibs-prove-{self.mark}/held.txt"
@@ -88,9 +97,9 @@ class Held:
         """Of the events; another than that of the holder, which would be the same worker."""
 
 
-def prove(board: TaskBoard, root: str, tell: Told | None = None) -> list[Proof]:
+def prove(board: TaskBoard, root: str, tell: Told | None = None, is_named: bool = False) -> list[Proof]:
     """Try everything. `tell` is given the names of the clients that are still being tried, now and then."""
-    held = Held(root)
+    held = Held(root, board.url, is_named)
     worker = of_process(f"doctor-{held.mark}", "agent", f"doctor-{held.mark}")
     proofs = [Proof(name) for name in NAMES]
     with _interruptible():
@@ -101,6 +110,17 @@ def prove(board: TaskBoard, root: str, tell: Told | None = None) -> list[Proof]:
             if held.by is not None:
                 board.unlock(None, worker)
     return proofs
+
+
+def _other_worktrees(root: str) -> list[str]:
+    from dibs.errors import Invalid
+    from dibs.radar import worktrees
+
+    here = os.path.realpath(root)
+    try:
+        return [tree for tree in worktrees(here) if tree != here]
+    except Invalid:
+        return []
 
 
 def _hold(board: TaskBoard, held: Held, worker: Worker) -> None:
@@ -191,21 +211,53 @@ async def _try_client(proof: Proof, held: Held, folder: str, turn: Semaphore) ->
 
     found = configured.read(proof.client, held.root)
     proof.notes += found.remarks
-    if not found.is_set_up:
-        proof.faults += found.faults
-        proof.next = f"dibs setup {proof.client}"
-        return
+    proof.others += [f"{path} {why}" for path, why in found.unreadable.items()]
     proof.faults += found.faults
+    again = _again(found, held)
+    if not found.is_set_up:
+        proof.next = _mend(found.unreadable, held) or again
+        proof.notes += _elsewhere(found, held)
+        return
+    proof.options = [*found.flags, *(["--skill"] if found.has_skill else [])]
     around = surroundings(folder)
     async with anyio.create_task_group() as group:
         group.start_soon(_try_server, proof, found, held, folder, around, turn)
         group.start_soon(_try_hooks, proof, found, held, folder, around)
     proof.verdict = ADVISORY if proof.reasons else GUARDED
     if proof.faults or (not found.has_hooks and CLIENTS[proof.client].enforces):
-        proof.next = f"dibs setup {proof.client}"
-    if not found.has_server:
-        proof.notes.append(f"no MCP server is set up: the agent has only the command dibs (dibs setup {proof.client})")
+        proof.next = again
+    proof.next = _mend(found.unreadable, held) or proof.next
+    if not found.has_server and CLIENTS[proof.client].mcp not in found.unreadable:
+        proof.notes.append(f"no MCP server is set up: the agent has only the command dibs ({again})")
     proof.notes.append(_NOTES[proof.client])
+    proof.notes += _elsewhere(found, held)
+
+
+def _again(found: Found, held: Held, worktrees: bool = False) -> str:
+    """The command that sets a client up as it is, for the board that was tried."""
+    board = _board(found.board, held)
+    return commands.again(found.client, board, found.flags, worktrees=worktrees, skill=found.has_skill)
+
+
+def _board(configured: str | None, held: Held) -> str | None:
+    """What to write down as the board: one that need not be named is found by its place."""
+    return held.url if held.is_named or configured == held.url else None
+
+
+def _mend(unreadable: Iterable[str], held: Held) -> str | None:
+    paths = " and ".join(unreadable)
+    return f"mend {paths}, then again: {commands.prove(held.url if held.is_named else None)}" if paths else None
+
+
+def _elsewhere(found: Found, held: Held) -> list[str]:
+    """Which other worktrees do not have what this one has, or the other way round."""
+    there = [each for tree in held.others if (each := configured.read(found.client, tree)).is_set_up]
+    count, total = len(there) + found.is_set_up, 1 + len(held.others)
+    if count in (0, total):
+        return []
+    again = _again(found if found.is_set_up else there[0], held, worktrees=True)
+    others = "the other" if total - count == 1 else "the others"
+    return [f"{count} of {total} worktrees {'has' if count == 1 else 'have'} this; {others}: {again}"]
 
 
 async def _try_server(
@@ -387,10 +439,17 @@ async def _try_git(proof: Proof, held: Held, folder: str) -> None:
 
     del proof.mcp["configured"]
     guard = await anyio.to_thread.run_sync(committing.read, held.root)
+    flags = configured.flags_of(guard.check)
+    again = commands.again("git", _board(configured.board_of(guard.check), held), flags)
+    if guard.unreadable is not None and guard.path is not None:
+        proof.others.append(f"{guard.path} {guard.unreadable}")
+        proof.next = _mend([guard.path], held)
+        return
     if guard.why_not is not None:
         proof.notes.append(guard.why_not)
-        proof.next = "dibs setup git" if guard.path else None
+        proof.next = again if guard.path else None
         return
+    proof.options = flags
     proof.hook |= {"configured": True, "file": guard.path, "command": guard.check}
     proof.notes += guard.remarks
     proof.verdict = ADVISORY
@@ -401,7 +460,7 @@ async def _try_git(proof: Proof, held: Held, folder: str) -> None:
     else:
         await _try_commits(proof, guard, held, folder)
     if proof.faults:
-        proof.next = "dibs setup git"
+        proof.next = again
     elif not proof.gaps:
         proof.verdict = GUARDED
 

@@ -132,6 +132,13 @@ class Client:
                             found.setdefault(event, []).append(argv)
         return found
 
+    def is_set_up(self, root: str) -> bool:
+        """Is something of dibs in the client's files, as far as they can be read? If not, it may be."""
+        try:
+            return self.mcp_command(root) is not None or bool(self.hook_commands(root))
+        except (ValueError, RecursionError):
+            return True
+
     @property
     def hook_files(self) -> tuple[str, ...]:
         """Where the client reads hooks of a project: where setup writes them, and where a team may keep them."""

@@ -48,6 +48,38 @@ def is_temporary(words: Sequence[str]) -> bool:
     return "archive-v0" in folders or ("pipx" in folders and ".cache" in folders)
 
 
+def again(
+    client: str,
+    board: str | None = None,
+    flags: Sequence[str] = (),
+    *,
+    worktrees: bool = False,
+    skill: bool = False,
+    remove: bool = False,
+) -> str:
+    """The command that sets a client up with these options, for a person to run."""
+    words = ["dibs", *([] if board is None else ["--board", board]), "setup", client]
+    given = (("--remove", remove), ("--worktrees", worktrees), *((flag, True) for flag in flags), ("--skill", skill))
+    return shell_line([*words, *(word for word, is_given in given if is_given)])
+
+
+def prove(board: str | None) -> str:
+    return shell_line(["dibs", *([] if board is None else ["--board", board]), "doctor", "--prove"])
+
+
+def not_found() -> str | None:
+    """What to do so that an agent's shell finds the command dibs; None if it does."""
+    from shutil import which
+
+    if which("dibs"):
+        return None
+    folders = (os.path.dirname(os.path.abspath(path)) for path in (sys.argv[0], sys.executable))
+    folder = next((folder for folder in folders if which("dibs", path=folder)), None)
+    if folder is None:
+        return "the agent's shell will not find dibs: install it so that there is a command dibs on the PATH"
+    return f"the agent's shell will not find dibs: put {folder} on its PATH, or link it"
+
+
 # -- MCP
 
 

@@ -35,7 +35,7 @@ _LINE = "dibs hook git || exit 1"
 
 def find_file(root: str) -> tuple[str, list[str]]:
     """Where git looks for the hook, and the folders within which it may be written."""
-    folder, common = _git(root, "rev-parse", "--git-path", "hooks"), _git(root, "rev-parse", "--git-common-dir")
+    folder, common = git(root, "rev-parse", "--git-path", "hooks"), git(root, "rev-parse", "--git-common-dir")
     bounds = [root, os.path.join(root, common)]
     path = os.path.join(root, folder, "pre-commit")
     real = os.path.realpath(path)
@@ -52,7 +52,7 @@ def _is_inside(path: str, folder: str) -> bool:
     return path.startswith(os.path.join(os.path.realpath(folder), ""))
 
 
-def _git(root: str, *words: str) -> str:
+def git(root: str, *words: str) -> str:
     from subprocess import DEVNULL, run
 
     environ = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}

@@ -121,6 +121,7 @@ class SqliteStore:
         self._anchor: tuple[str, float] | None = None
         self._pid = 0
         self._gate = -1
+        self._file: tuple[int, int] | None = None
         # From here on a fork waits for whatever this store is doing with SQLite, opening and closing included.
         _stores[id(self)] = ref(self)
         with self._turn:
@@ -187,6 +188,7 @@ class SqliteStore:
             raise foreign(self.path, "is a folder")
         self._refuse_network(os.path.dirname(path))
         self._refuse_foreign()
+        self._file = self._file_there()
         try:
             connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
             self._connection = connection
@@ -273,6 +275,9 @@ class SqliteStore:
     def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            if self._file != self._file_there():
+                # The WAL is removed by its name when the last connection closes, and the name may be another board's.
+                connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close()
         self._syncs.close_wal()
 
@@ -289,8 +294,20 @@ class SqliteStore:
 
     def _ensure_open(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
-            return
+            if self._file == self._file_there():
+                return
+            # Somebody has moved the board away, or put another in its place: whoever comes now works there, not here.
+            self._shut()
+            self._anchor = None
         self._open()
+
+    def _file_there(self) -> tuple[int, int] | None:
+        """Which file bears the board's name now."""
+        try:
+            about = os.stat(self.path)
+        except OSError:
+            return None
+        return about.st_dev, about.st_ino
 
     # -- transactions
 

@@ -15,7 +15,7 @@ import tempfile
 from dibs.board import TaskBoard
 from dibs.cli.demo import Show, between, mark, program, repository, view
 from dibs.cli.demo.check import examine
-from dibs.cli.render import BOLD, DIM, cut, pad, paint
+from dibs.cli.render import BOLD, DIM, cut, number, pad, paint
 from dibs.errors import Unsupported
 from dibs.model import COMPLETED, Worker
 
@@ -40,6 +40,7 @@ def demo_agents(ctx: Context, args: Args, seed: int) -> int:
     with TaskBoard.open(os.path.join(home, ".dibs", "board.db"), create=True, worker=Worker("demo", "system")) as board:
         board.add_many(repository.tasks(tasks, seed))
         show = AgentShow(ctx, board, folder, agents, tasks, seed, trees)
+        ctx.note(f"starting {agents} agents and their MCP servers; on two cores that takes ten seconds")
         show.play(ctx)
         verdict = examine(board, {name: show.records(name) for name in show.names}, show.ended)
         verdict.completed += show.problems
@@ -68,7 +69,7 @@ class AgentShow(Show):
 
     def _words(self) -> tuple[str, str]:
         count = len(set(self.trees.values()))
-        title = f"{len(self.names)} agents over MCP in {count} worktrees"
+        title = f"{len(self.names)} agents over MCP in {number(count, 'worktree')}"
         return title, "every edit is asked of dibs hook, committed and merged; nobody may lose one"
 
     def _command(self, name: str) -> list[str]:
@@ -111,7 +112,8 @@ def _summary(ctx: Context, show: AgentShow, verdict: Verdict, lost: list[str], h
     color, width = ctx.color, min(view.WIDEST, ctx.width) - 1
     total = len(show.scene.tasks)
     edits = sum(len(task.paths) for task in show.scene.tasks if task.status is COMPLETED)
-    head = f"dibs demo: {len(show.names)} agents, {len(set(show.trees.values()))} worktrees, {total} tasks"
+    trees = number(len(set(show.trees.values())), "worktree")
+    head = f"dibs demo: {len(show.names)} agents, {trees}, {total} tasks"
     lines = [paint(cut(f"{head}, {show.seconds:.1f} s", width), BOLD, color), ""]
     for name in show.names:
         done = show.completed_by(name)

@@ -111,7 +111,7 @@ class Lines:
             self._print(*self._news.pop(0))
 
     def _print(self, second: float, text: str) -> None:
-        self._stream.write(f"{second:5.1f} s  {text}\n")
+        self._stream.write(f"{second:5.1f} s  {cut(text, WIDEST - 9)}\n")
         self._stream.flush()
 
     def end(self) -> None:
