@@ -328,16 +328,17 @@ class Claiming(Leases):
         return task
 
     def release_agent_tasks(self, agent_id: str | Worker, *, note: str | None = None) -> list[str]:
-        """Give back every task and lock of a worker, for whoever cleans up after it; the ids of the tasks."""
+        """Give back every task and lock of a worker, for whoever cleans up after it; the ids of the tasks. A worker
+        that is a process is told apart from another process in the same session."""
         limits.optional_text(note, "note")
         worker = agent_id if isinstance(agent_id, Worker) else None
         name = agent_id.name if isinstance(agent_id, Worker) else limits.name(agent_id)
         with self._store.write() as tx:
-            tasks = [t for t in tx.in_progress(name) if worker is None or (t.holder and t.holder.is_same(worker))]
+            tasks = [t for t in tx.in_progress(name) if worker is None or (t.holder and _is_part_of(t.holder, worker))]
             self._give_back(
                 tx, tasks, note or f"all tasks of {name} released", self._actor(worker), "released_activity"
             )
-            locks = [lock for lock in tx.locks(name=name) if worker is None or lock.holder.is_same(worker)]
+            locks = [lock for lock in tx.locks(name=name) if worker is None or _is_part_of(lock.holder, worker)]
             self._drop(tx, locks, self._actor(worker), note)
         return [task.id for task in tasks]
 
@@ -396,6 +397,12 @@ class Claiming(Leases):
             except Busy:
                 pass
         return done
+
+
+def _is_part_of(holder: Worker, worker: Worker) -> bool:
+    """Is what this holder has the worker's? Not if both are processes, and not the same one."""
+    apart = None not in (holder.pid, worker.pid) and (holder.pid, holder.started) != (worker.pid, worker.started)
+    return holder.is_same(worker) and not apart
 
 
 def _refuse_alive(holder: Worker | None) -> None:

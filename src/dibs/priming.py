@@ -83,7 +83,8 @@ def text(board: TaskBoard, worker: Worker) -> str:
 
 def look(board: TaskBoard, worker: Worker) -> State:
     none: dict[str, int] = {}
-    locks = _if_kept(board.locks, [])
+    nothing: list[Lock] = []
+    locks = _if_kept(lambda: board.locks(), nothing)
     counts = _if_kept(lambda: {str(status): n for status, n in board.counts().items()}, none)
     return State(
         worker,

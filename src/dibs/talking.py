@@ -10,7 +10,7 @@ from dibs.model import Event, Message, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from dibs.store import Tx
 
@@ -58,7 +58,7 @@ class Talking(Leases):
         if who is None:
             raise Invalid("an inbox belongs to a worker")
         limits.integer(limit, "limit", 1, 100_000)
-        reader = who.name if who.session is None else f"{who.name}\n{who.session}"
+        reader = _reader(who)
         if peek:
             with self._store.read() as tx:
                 return _unread(tx, who.name, reader, limit)
@@ -68,6 +68,16 @@ class Talking(Leases):
                 tx.set_mark(reader, found[-1].seq)
             self._keep_alive(tx, who)
         return found
+
+    def unread(self, worker: Worker | str, messages: Sequence[Message]) -> None:
+        """Let messages count as not given, because they did not arrive. Later ones may then be given twice."""
+        who = self._who(worker)
+        if who is None:
+            raise Invalid("an inbox belongs to a worker")
+        if messages:
+            with self._store.write() as tx:
+                reader = _reader(who)
+                tx.set_mark(reader, min(tx.mark(reader), messages[0].seq - 1))
 
     def messages(self, limit: int = FOR_NEWCOMERS) -> list[Message]:
         """The newest messages, whoever they were for."""
@@ -104,6 +114,10 @@ class Talking(Leases):
             if left <= 0:
                 return
             self._store.wait_change(mark, left)
+
+
+def _reader(who: Worker) -> str:
+    return who.name if who.session is None else f"{who.name}\n{who.session}"
 
 
 def _unread(tx: Tx, name: str, reader: str, limit: int) -> list[Message]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from dibs import LeaseLost, NotFound, TaskBoard, TaskStatus, Worker
 from dibs.errors import Invalid, NotHolder, WrongStatus
+from dibs.worker import boot, host, process_start
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, actions, agent, take
 from tests.contract.stores import Home
@@ -305,3 +308,18 @@ def test_release_agent_tasks_gives_back_its_locks_too(board: TaskBoard) -> None:
     board.lock(["etc"], BEN)
     board.release_agent_tasks("ann")
     assert [lock.pattern for lock in board.locks()] == ["etc"]
+
+
+def test_release_agent_tasks_of_a_process_leaves_another_process_of_its_session_alone(board: TaskBoard) -> None:
+    one, two = (
+        Worker("ann", session="s1", host=host(), pid=os.getpid(), started=started, boot=boot())
+        for started in (process_start(os.getpid()), "another")
+    )
+    board.add_many([{"description": str(i), "id": f"t{i}"} for i in range(3)])
+    take(board, one)
+    board.lock(["a.py"], one)
+    take(board, agent("ann", "s1"))
+    assert sorted(board.release_agent_tasks(two)) == ["t1"]
+    assert [lock.pattern for lock in board.locks()] == ["a.py"]
+    assert sorted(board.release_agent_tasks(one)) == ["t0"]
+    assert board.locks() == []

@@ -105,6 +105,19 @@ def test_shared_locks_stand_beside_each_other_but_not_beside_an_exclusive_one(bo
         board.lock(["docs"], ANN, shared=True)
 
 
+def test_giving_back_what_another_holds_names_the_holder(board: TaskBoard) -> None:
+    board.lock(["a", "docs/**"], BEN)
+    for path, words in (
+        ("a", "a is held by ben, not by you"),
+        ("docs/x.md", "docs/x.md is held, as docs/**, by ben, not by you"),
+        ("free", "ann holds no lock on free"),
+    ):
+        with pytest.raises(NotFound) as caught:
+            board.unlock([path], ANN)
+        assert caught.value.message == words
+    assert len(board.locks()) == 2
+
+
 def test_asking_again_for_an_own_lock_renews_it(board: TaskBoard, clock: HandClock) -> None:
     (first,) = board.lock(["a"], ANN, lease=60)
     clock.advance(30)

@@ -145,3 +145,15 @@ def test_a_request_key_belongs_to_its_message_and_to_its_sender(board: TaskBoard
             board.tell(text, to, worker=ANN, request_key="k1")
     board.tell("mine", "ben", worker=EVE, request_key="k1")
     assert contents(board, BEN) == ["one", "mine"]
+
+
+def test_messages_that_did_not_arrive_can_be_had_again(board: TaskBoard, other: TaskBoard) -> None:
+    for number in range(4):
+        board.tell(f"message {number}", "ben", worker=ANN)
+    assert contents(board, BEN)[:1] == ["message 0"]
+    board.tell("message 4", "ben", worker=ANN)
+    lost = board.inbox(BEN)
+    other.unread(BEN, lost)
+    board.unread(BEN, [])
+    assert contents(board, BEN) == ["message 4"]
+    assert contents(other, BEN) == []

@@ -48,6 +48,9 @@ class Repository:
         self.git("worktree", "add", "-q", str(self.two))
         self.dibs("init")
 
+    def add_submodule(self, source: Path, name: str) -> None:
+        self.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(source), name)
+
     def git(self, *words: str, cwd: Path | str | None = None, **env: str) -> str:
         done = self.try_git(*words, cwd=cwd, **env)
         assert done.code == 0, done

@@ -45,7 +45,10 @@ class TestEveryClient:
         assert is_silent(client, repo.hook(client, event, DIBS_AGENT="bob", DIBS_SESSION="bobs"))
 
     def test_another_session_of_the_holders_name_is_another_worker(self, repo: Repository, client: str) -> None:
-        assert "held by bob" in reason(client, repo.hook(client, edit_of(client, repo, "a.py"), DIBS_AGENT="bob"))
+        why = reason(client, repo.hook(client, edit_of(client, repo, "a.py"), DIBS_AGENT="bob"))
+        assert "a.py is held by another session of bob until" in why
+        assert "DIBS_SESSION=http, see docs/agents.md" in why
+        assert "dibs tell" not in why
 
     def test_a_shared_lock_of_others_denies_too(self, repo: Repository, client: str) -> None:
         assert "shared.py is shared by bob" in reason(client, repo.hook(client, edit_of(client, repo, "shared.py")))
@@ -74,6 +77,16 @@ class TestEveryClient:
         heard = repo.hook(client, garbage)
         assert (heard.code, heard.out) == (0, "{}\n" if client == "cursor" else "")
         assert heard.err.startswith("dibs: the client's event could not be read: ")
+
+    def test_nothing_on_stdin_is_called_that(self, repo: Repository, client: str) -> None:
+        heard = repo.hook(client, b"\n")
+        assert heard.err.endswith("stdin was empty; the client's event is read from there\n")
+
+    @pytest.mark.parametrize("words", [("--bogus",), ("extra",), ("--json", "--bogus")])
+    def test_a_usage_error_does_not_look_like_a_block(self, repo: Repository, client: str, words: list[str]) -> None:
+        heard = repo.hook(client, edit_of(client, repo, "b.py"), *words)
+        assert (heard.code, heard.out) == (1, "")
+        assert "usage" in heard.err
 
     def test_garbage_is_denied_by_a_closed_hook(self, repo: Repository, client: str) -> None:
         assert "nobody can tell who holds what" in reason(client, repo.hook(client, b"{", "--closed"))
@@ -122,6 +135,52 @@ class TestPaths:
     def test_a_name_with_a_line_end_is_still_below_the_locked_folder(self, repo: Repository) -> None:
         event = claude("Write", repo.two, file_path=str(repo.two / "src/deep/a\nb"), content="x")
         assert "src/deep/a?b is held by bob" in reason("claude", repo.hook("claude", event))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """Another repository with a board, on which `bob` holds a.py; in it a submodule `lib` without one."""
+    made = Repository(tmp_path_factory.mktemp("other"))
+    made.prepare()
+    made.git("clone", "-q", str(made.main), str(made.folder / "source"))
+    made.add_submodule(made.folder / "source", "lib")
+    made.bob("lock", "a.py", "lib/b.py", cwd=made.main)
+    return made
+
+
+class TestOtherRepositories:
+    @pytest.mark.parametrize("command", [None, "rm b.py {path}", "cd {folder} && sed -i s/a/b/ a.py"])
+    def test_a_file_with_a_board_of_its_own_is_asked_for_there(
+        self, repo: Repository, other: Repository, command: str | None
+    ) -> None:
+        path = other.main / "a.py"
+        event = claude("Write", repo.two, file_path=str(path), content="x")
+        if command:
+            event = claude("Bash", repo.two, command=command.format(path=path, folder=path.parent))
+        for flags in ((), ("--closed",), ("--require-lock",)) if not command else ((),):
+            why = reason("claude", repo.hook("claude", event, *flags))
+            assert "\n  a.py is held by bob" in why
+            assert f"Wait for it (in {other.main}): dibs lock a.py --wait 5m" in why
+        named = {"DIBS_BOARD": f"sqlite:{repo.main}/.dibs/board.db"}
+        assert "a.py is held by bob" in reason("claude", repo.hook("claude", event, **named))
+
+    def test_what_nobody_holds_there_passes_and_needs_no_lock(self, repo: Repository, other: Repository) -> None:
+        event = claude("Write", repo.two, file_path=str(other.main / "b.py"), content="x")
+        assert is_silent("claude", repo.hook("claude", event, "--closed", "--require-lock"))
+
+    def test_a_board_there_that_cannot_be_read_leaves_doubt(self, repo: Repository, tmp_path: Path) -> None:
+        (tmp_path / ".dibs").mkdir()
+        (tmp_path / ".dibs" / "board.db").write_bytes(b"damaged")
+        event = claude("Write", repo.two, file_path=str(tmp_path / "x"), content="x")
+        assert "not checked" in repo.hook("claude", event).json["systemMessage"]
+        assert "nobody can tell" in reason("claude", repo.hook("claude", event, "--closed"))
+
+    def test_a_submodule_without_a_board_is_a_folder_of_the_repository_around_it(self, other: Repository) -> None:
+        lib = other.main / "lib"
+        event = claude("Write", lib, file_path="b.py", content="x")
+        assert "lib/b.py is held by bob" in reason("claude", other.hook("claude", event, cwd=lib))
+        free = claude("Write", lib, file_path="a.py", content="x")
+        assert is_silent("claude", other.hook("claude", free, "--closed", cwd=lib))
 
 
 def test_where_case_does_not_count_two_spellings_are_one_file(tmp_path: Path) -> None:
@@ -245,7 +304,7 @@ class TestCursor:
 
 def test_an_unknown_client_is_a_usage_error(repo: Repository) -> None:
     heard = repo.hook("emacs", {})
-    assert heard.code == 2
+    assert heard.code == 1  # 2 would forbid the edit
     assert "claude, codex, gemini, cursor, git" in heard.err
 
 

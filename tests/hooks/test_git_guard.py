@@ -78,6 +78,20 @@ def test_deleting_and_both_ends_of_a_rename(guarded: Repository) -> None:
     assert "src/deep/c.py is held by bob" in commit(guarded).err
 
 
+def test_a_submodule_that_git_is_told_to_ignore(guarded: Repository) -> None:
+    guarded.two = guarded.main
+    guarded.git("clone", "-q", str(guarded.main), str(guarded.folder / "source"))
+    guarded.add_submodule(guarded.folder / "source", "lib")
+    assert commit(guarded).code == 0
+    guarded.git("commit", "-q", "--allow-empty", "-m", "second", cwd=guarded.main / "lib")
+    guarded.git("add", "lib")
+    guarded.git("config", "diff.ignoreSubmodules", "all")
+    guarded.bob("lock", "lib", cwd=guarded.main)
+    refused = commit(guarded)
+    assert refused.code == 1
+    assert "lib is held by bob" in refused.err
+
+
 def test_a_partial_commit_is_judged_by_what_it_takes(guarded: Repository) -> None:
     change(guarded, "a.py", "b.py")
     assert commit(guarded, "b.py").code == 0

@@ -200,6 +200,16 @@ def test_a_session_that_ends_gives_back_what_it_held(repo: Repository, client: s
     assert repo.dibs("show", task, "--json").json["status"] == "pending"
 
 
+def test_what_shells_of_the_session_took_under_other_names_is_given_back_too(repo: Repository) -> None:
+    task = repo.dibs("add", "a shell's", "--json").json["id"]
+    repo.dibs("--as", "judy", "claim", task, CLAUDE_CODE_SESSION_ID="s-10")
+    repo.dibs("--as", "judy", "lock", "judy.py", CLAUDE_CODE_SESSION_ID="s-10")
+    repo.dibs("--as", "judy", "lock", "judy.txt", CLAUDE_CODE_SESSION_ID="s-11")
+    assert is_silent("claude", repo.hook("claude", session("SessionEnd", repo.two, "s-10", reason="other")))
+    assert [line for line in repo.locks() if "judy" in line] == ["judy judy.txt"]
+    assert repo.dibs("show", task, "--json").json["status"] == "pending"
+
+
 def test_cursors_session_end_does_too(repo: Repository) -> None:
     repo.dibs("lock", "cursors.py", DIBS_AGENT="hugo", DIBS_SESSION="s-6")
     event = cursor("sessionEnd", repo.two, session="s-6", reason="user_close", duration_ms=1, is_background_agent=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from dibs.hooks.shellwords import CLOSE, OPEN, Command, parse
 from dibs.hooks.shellwrites import writes, writes_of_words
+from tests.hooks.repository import Repository
 
 PLAIN = [
     # redirections
@@ -57,7 +60,7 @@ PLAIN = [
     ("echo hi > a$F", ""),
     ("echo hi > '$F'", "'$F'"),
     ("echo hi > \\$F", "'$F'"),
-    ("echo hi > $'a\\tb'", ""),
+    ("echo hi > $'a\\tb'", "'a\tb'"),
     ("rm $F a", "a"),
     ("ls | xargs rm", ""),
     ("find . -name x -delete", ""),
@@ -108,7 +111,10 @@ PLAIN = [
     ("mv x", ""),
     ("cp x y", "y"),
     ("cp -r x there", "there/x"),
-    ("cp -a x/. there", ""),
+    ("cp -a x/. there", "there"),
+    ("cp -r x/. .", "."),
+    ("cp -r x/. there/deep/", "there/deep"),
+    ("cp x/. there", ""),
     ("cp -t there x sub/y", "there/x there/y"),
     ("cp x y z/", "z/x z/y"),
     ("rm x", "x"),
@@ -149,7 +155,19 @@ PLAIN = [
     ("git -C there checkout -- x", "there/x"),
     ("git -c a=b checkout -- x", "x"),
     ("git --no-pager checkout -- x", "x"),
-    ("git --work-tree=/w checkout -- x", ""),
+    ("git --work-tree=/w checkout -- x", "/w/x"),
+    ("git --work-tree /w checkout -- x", "/w/x"),
+    ("git --git-dir .git restore x", "x"),
+    ("git --git-dir=.git restore x", "x"),
+    ("git --git-dir=.git --work-tree=. restore x", "x"),
+    ("git --git-dir", ""),
+    ("git checkout there", "there"),
+    ("git checkout HEAD there", "there"),
+    ("git checkout HEAD there main", "there"),
+    ("git checkout -b there", ""),
+    ("git checkout --orphan there", ""),
+    ("git checkout HEAD '*.py'", "*.py"),
+    ("git -C there checkout there", ""),
     ("git checkout -- ':(glob)x'", ""),
     ("git restore x", "x"),
     ("git restore --source=HEAD x", "x"),
@@ -180,7 +198,50 @@ PLAIN = [
     ("while true; do rm x; done > y", "x y"),
     ("case $a in b) rm x;; c|d) rm y;; esac", "x y"),
     ("f() { rm x; }; f", "x"),
-    ("function f { rm x; }", ""),
+    ("function f { rm x; }; f", "x"),
+    ("function f() { rm x; }; f", "x"),
+    ("function f\n{ rm x; }; f", "x"),
+    ("case x in (x) rm x;; (y) rm y;; esac", "x y"),
+    ("for ((i=0; i<2; i++)) { rm x; }", "x"),
+    ("for ((i=0; i<2; i++)); do rm x; done", "x"),
+    ("((rm x) )", "x"),
+    ("((rm x); rm y)", "x y"),
+    ("$((rm x) )", "x"),
+    ("(( (a) > b )) && rm x", "x"),
+    ("(( $(rm x) > 1 ))", "x"),
+    ("echo $(( $(rm x) + 1 )) > y", "x y"),
+    ('[[ "]]" == x ]] || rm x', "x"),
+    ("[[ $(rm x) > y ]]", "x"),
+    ("[[ a =~ ^[[:space:]]*(b|c)$ ]] && rm x", "x"),
+    ("a=($(rm x) y)", "x"),
+    ("a=(`rm x`); rm y", "x y"),
+    ("echo ${X//'\"'/x}; rm x", "x"),
+    ("echo ${X%%'}'*}; rm x", "x"),
+    ("echo \"${X%%'}'*}\"; rm x", "x"),
+    ('echo "${X:-it\'s}"; rm x', "x"),
+    ('echo "${X:-$(rm x)}"', "x"),
+    ("exec 3<> x", "x"),
+    ("<> x", "x"),
+    ("cat {fd}<>x", "x"),
+    ("rm $'x'", "x"),
+    ("rm $'it\\'s'", '"it\'s"'),
+    ("rm $'\\x64\\144\\\\'", "'dd\\'"),
+    ("rm $'\\u00e9'", "é"),
+    ("rm $'\\xe9'", ""),
+    ("rm $'\\cx' x", "x"),
+    ("echo $'it\\'s' > x", "x"),
+    ("rm hel{d..d}.py", "held.py"),
+    ("rm x{1..3}", "x1 x2 x3"),
+    ("rm x{01..10..5}", "x01 x06"),
+    ("rm x{c..a}", "xc xb xa"),
+    ("rm x{1..900}", ""),
+    ("rm x{a..}", "'x{a..}'"),
+    ("rm {x,y{1..2}}", "x y1 y2"),
+    ("rm {x{a,b}", "'{xa' '{xb'"),
+    ("rm '*.py'", "'[*].py'"),
+    ('rm "a?"*', "'a[?]*'"),
+    ("rm \\*", "'[*]'"),
+    ("> '*'", "'[*]'"),
     ("a=(rm x); echo ${a[@]} > y", "y"),
     ("[[ a > b ]] && rm x", "x"),
     ("if [[ a > b ]]; then rm x; fi", "x"),
@@ -194,7 +255,7 @@ PLAIN = [
     ("echo $(echo $(rm x) > y)", "x y"),
     ("diff <(rm x) y", "x"),
     ("ls > >(tee x)", "x"),
-    ("echo ${a:-$(rm x)}", ""),
+    ("echo ${a:-$(rm x)}", "x"),
     ("rm x)", "x"),
     ("rm @(a|b)", ""),
     # directories
@@ -208,7 +269,31 @@ PLAIN = [
     ("pushd there && rm x && popd && rm y", "there/x"),
     ("cd -- there && rm x", "there/x"),
     ("y=$(cd there && rm x) && rm z", "there/x z"),
+    ("cd gone; rm x", "gone/x x"),
+    ("cd gone && rm x", "gone/x"),
+    ("cd gone &&\n rm x\nrm y", "gone/x gone/y y"),
+    ("cd gone && (rm x)\nrm y", "gone/x gone/y y"),
+    ("cd gone || rm x", "gone/x x"),
+    ("cd gone 2>/dev/null || true; sed -i s/a/b/ x", "/dev/null gone/x x"),
+    ("cd gone || exit 1; rm x", "gone/x"),
+    ("if cd gone; then rm x; else rm y; fi", "gone/x gone/y y"),
+    ("mkdir -p gone; cd gone; rm x", "gone/x"),
+    ("(cd gone; rm x); rm y", "gone/x x y"),
+    ("cd there; rm x", "there/x"),
     # runners and shells in shells
+    ("time -p rm x", "x"),
+    ("timeout --signal KILL 5s rm x", "x"),
+    ("timeout --signal=KILL 5s rm x", "x"),
+    ("env --unset X rm x", "x"),
+    ("env --chdir=there rm x", ""),
+    ("nice --adjustment 5 rm x", "x"),
+    ("sudo --user bob rm x", "x"),
+    ("bash <<< 'rm x'", "x"),
+    ('bash <<< "rm $x"', ""),
+    ("bash -s -- arg <<E\nrm x\nE", "x"),
+    ("bash --rcfile y -c 'rm x'", "x"),
+    ("bash - <<E\nrm x\nE", "x"),
+    ("bash script <<E\nrm x\nE", ""),
     ("A=b C=d rm x", "x"),
     ("A=b", ""),
     ("sudo rm x", "x"),
@@ -252,6 +337,10 @@ PLAIN = [
     ("y=$(cat <<EOF\n> x\nEOF\n); rm z", "z"),
     ("apply_patch <<'EOF'\n*** Begin Patch\n*** Update File: x\n*** Move to: y\n*** End Patch\nEOF", "x y"),
     ("cd there && apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: x\n*** End Patch\nEOF", "there/x"),
+    ("cat <<E\n$(rm x) `rm y`\nE", "x y"),
+    ("cat <<'E'\n$(rm x) `rm y`\nE", ""),
+    ('cat <<E\n\\$(rm x) "$(rm y)\nE', "y"),
+    ("cd gone && cat <<E\n$(rm x)\nE", "gone/x"),
     # left unfinished
     ("rm x 'y", "x"),
     ('rm x "y', "x"),
@@ -282,7 +371,7 @@ def test_a_command_writes(folder: Path, command: str, expected: str) -> None:
 
     wanted = {str(folder / path) if path[0] != "/" else path for path in shlex.split(expected)}
     found = {path.removesuffix("/.") if path.endswith("/.") else path for path in writes(command, str(folder))}
-    assert {path.replace("/./", "/") for path in found} == {str(path) for path in wanted}
+    assert {path.replace("/./", "/").rstrip("/") for path in found} == {str(path) for path in wanted}
 
 
 def test_home_is_written_out_and_other_peoples_homes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,6 +387,54 @@ def test_a_program_with_its_arguments_needs_no_shell() -> None:
 
 def test_too_many_alternatives_are_left_alone() -> None:
     assert writes("rm " + "{a,b}" * 12, "/r") == []
+
+
+def test_the_magic_of_pathspecs_starts_at_the_root(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
+    for word in (":/x", ":(top)x", "':(top)x'"):
+        word = word if word[0] != ":" or "(" not in word else f'"{word}"'
+        assert writes(f"git checkout -- {word}", str(tmp_path / "sub")) == [str(tmp_path / "x")]
+        assert writes(f"git checkout {word}", str(tmp_path / "sub")) == [str(tmp_path / "x")]
+    assert writes("git restore ':!x' ':(exclude)y'", str(tmp_path)) == []
+
+
+def test_one_word_that_is_a_branch_is_no_path(repo: Repository) -> None:
+    folder = str(repo.main)
+    assert writes("git checkout a.py", folder) == [f"{folder}/a.py"]
+    (repo.main / "two").write_text("")
+    assert writes("git checkout two", folder) == []
+    assert writes("git checkout HEAD two", folder) == [f"{folder}/two"]
+    repo.git("pack-refs", "--all")
+    assert writes("git checkout two", folder) == []
+    assert writes("git checkout HEAD src", folder) == [f"{folder}/src"]
+
+
+LONG = {
+    "rm {": "'rm ' + '{' * 200000",
+    "rm {a,": "'rm ' + '{a,' * 50000",
+    "rm {d..d}": "'rm ' + ('{d..d}' * 600 + ' ') * 290",
+    "assignments": "'X=1 ' * 200000 + 'rm x'",
+    "sudo": "'sudo ' * 50000 + 'rm x'",
+    "escaped quotes": "'rm x \"' + '\\\\\"' * 500000 + '\"'",
+    "escapes": "'rm x ' + '\\\\a' * 500000",
+    "variables": "'rm x \"' + '$a b' * 250000 + '\"'",
+    "keywords": "'time ' * 100000 + '((1)) ' * 80000 + 'rm x'",
+    "arithmetic": "'((a) ' * 200000",
+    "substitutions": "'(($((' * 200000",
+    "ansi": "'rm x $' + chr(39) + '\\\\n' * 500000 + chr(39)",
+    "folders": "'cd a;' * 10000 + 'rm x'",
+    "conditions": "'[[ a ' * 200000",
+    "parameters": "'\"${a:-' * 150000",
+    "documents": "'cat <<A ' * 100000 + chr(10) + '$(' * 50000",
+}
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_a_long_command_takes_no_longer_than_its_length(what: str) -> None:
+    """What grew with the square of the length took minutes."""
+    code = f"from dibs.hooks.shellwrites import LONGEST, writes; c = {LONG[what]}; writes(c, '/r')"
+    subprocess.run([sys.executable, "-c", f"{code}; assert len(c) <= LONGEST"], check=True, timeout=15)
 
 
 @pytest.mark.parametrize("nest", ["$(", "(", "`", '"$(', "${", "<(", "((", "{ ", "bash -c '", "eval "])

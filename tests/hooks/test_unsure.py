@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -126,12 +128,73 @@ def test_a_verdict_does_not_wait_for_the_renewal(bare: Repository) -> None:
         writer.communicate(timeout=60)
 
 
-def test_a_folder_that_is_gone(bare: Repository) -> None:
+@pytest.mark.parametrize("gone", ["gone", "main/gone/deep", "main/a.py", "main/loop/x"])
+def test_a_folder_that_is_gone_switches_nothing_off(bare: Repository, gone: str) -> None:
+    bare.dibs("--as", "bob", "init")
+    bare.dibs("--as", "bob", "lock", "a.py", DIBS_SESSION="b")
+    (bare.main / "a.py").write_text("")
+    (bare.main / "loop").symlink_to("loop")
+    event = write(bare) | {"cwd": str(bare.folder / gone)}
+    assert "a.py is held by bob" in reason("claude", bare.hook("claude", event))
+    assert is_silent("claude", bare.hook("claude", write(bare, "b.py") | {"cwd": event["cwd"]}, "--closed"))
+    up = claude("Bash", bare.folder / "main/gone/deep", command="rm ../../a.py")
+    if gone == "main/gone/deep":
+        assert "a.py is held by bob" in reason("claude", bare.hook("claude", up))
+
+
+def test_our_own_folder_may_be_gone(bare: Repository) -> None:
+    bare.dibs("--as", "bob", "init")
+    bare.dibs("--as", "bob", "lock", "a.py", DIBS_SESSION="b")
+    (bare.folder / "mine").mkdir()
+    script = f"rmdir {bare.folder}/mine; exec {sys.executable} -m dibs hook claude"
+    heard = bare.run("sh", "-c", script, stdin=json.dumps(write(bare)), cwd=bare.folder / "mine")
+    assert "a.py is held by bob" in reason("claude", heard)
+
+
+def test_a_board_that_is_a_pipe_keeps_nobody_waiting(bare: Repository) -> None:
+    (bare.main / ".dibs").mkdir()
+    os.mkfifo(bare.main / ".dibs" / "board.db")
+    heard = bare.hook("claude", write(bare))
+    assert "is not a dibs board but a pipe" in heard.json["systemMessage"]
+    assert "is not a dibs board but a pipe" in reason("claude", bare.hook("claude", write(bare), "--closed"))
+
+
+@pytest.mark.parametrize("sent", [b"", b'{"hook_event_name": "PreToolUse", '])
+def test_an_event_that_never_comes_keeps_nobody_waiting(bare: Repository, sent: bytes) -> None:
+    for flags, expected in (((), b""), (("--closed",), b"was not there within 0.3 s")):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dibs", "hook", "claude", *flags],
+            cwd=bare.main,
+            env=bare.env | {"DIBS_HOOK_WAIT": "0.3"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert process.stdin is not None
+        process.stdin.write(sent)
+        process.stdin.flush()
+        assert process.wait(60) == 0
+        out, err = process.communicate()
+        assert expected in out
+        assert bool(err) is not bool(flags)
+
+
+def test_time_counts_while_a_command_is_looked_at(bare: Repository) -> None:
     bare.dibs("init")
-    event = write(bare) | {"cwd": str(bare.folder / "gone")}
-    heard = bare.hook("claude", event)
-    assert "No such file or directory" in heard.json["systemMessage"]
-    assert "No such file or directory" in reason("claude", bare.hook("claude", event, "--closed"))
+    event = claude("Bash", bare.two, command="cd a;" * 200_000)
+    why = reason("claude", bare.hook("claude", event, "--closed", DIBS_HOOK_WAIT="0.3"))
+    assert "what it would write was not found out in time" in why or "event was not there within 0.3 s" in why
+
+
+def test_a_command_that_is_too_long_leaves_doubt(bare: Repository) -> None:
+    bare.dibs("init")
+    for command in ("echo " + "a" * 1_100_000, ["echo", "a" * 1_100_000]):
+        event = claude("Bash", bare.two, command=command)
+        assert "more than 1 MiB" in bare.hook("claude", event).json["systemMessage"]
+        assert "more than 1 MiB" in reason("claude", bare.hook("claude", event, "--closed"))
+    assert is_silent(
+        "claude", bare.hook("claude", claude("Bash", bare.two, command="echo " + "a" * 999_000), "--closed")
+    )
 
 
 @pytest.mark.parametrize("dialect", ["taskboard", "workflow", "workitems", "bilu", "spec"])

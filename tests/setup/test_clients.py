@@ -17,15 +17,15 @@ from tests.cli.shell import Result
 from tests.setup.repository import CLIENTS, Repository
 
 PYTHON = os.path.abspath(sys.executable)
-"""The tests run `python -m dibs`, so that is what is written."""
+"""The tests run `python -m dibs`, so that is what is written, with -P: no package of the repository is run."""
 
 
 def server(client: str, *more: str) -> dict[str, Any]:
-    return {"command": PYTHON, "args": ["-m", "dibs", "mcp", "--client", client, *more]}
+    return {"command": PYTHON, "args": ["-P", "-m", "dibs", "mcp", "--client", client, *more]}
 
 
 def grouped(client: str, limit: int, matcher: str = "", **more: str) -> list[dict[str, Any]]:
-    handler = {"type": "command", **more, "command": f"{PYTHON} -m dibs hook {client}", "timeout": limit}
+    handler = {"type": "command", **more, "command": f"{PYTHON} -P -m dibs hook {client}", "timeout": limit}
     return [{"matcher": matcher, "hooks": [handler]} if matcher else {"hooks": [handler]}]
 
 
@@ -74,7 +74,7 @@ def test_cursor(repository: Repository) -> None:
     repository.ok("setup", "cursor")
     entry = {"type": "stdio", **server("cursor", "--root", "${workspaceFolder}")}
     assert repository.json(".cursor/mcp.json") == {"mcpServers": {"dibs": entry}}
-    hook = {"command": f"{PYTHON} -m dibs hook cursor", "timeout": 10}
+    hook = {"command": f"{PYTHON} -P -m dibs hook cursor", "timeout": 10}
     edits = "Write|StrReplace|Edit|MultiEdit|Delete|EditNotebook|ApplyPatch"
     wanted = {
         "preToolUse": [{**hook, "matcher": edits}],
@@ -122,9 +122,9 @@ def test_the_configured_commands_can_be_read_back(repository: Repository, client
     repository.ok("setup", client, *flags)
     command = known.mcp_command(root)
     assert command is not None
-    assert command[:6] == [PYTHON, "-m", "dibs", "mcp", "--client", client]
-    assert command[6:] in ([], ["--root", root])
-    wanted = [[PYTHON, "-m", "dibs", "hook", client, "--require-lock"]]
+    assert command[:7] == [PYTHON, "-P", "-m", "dibs", "mcp", "--client", client]
+    assert command[7:] in ([], ["--root", root])
+    wanted = [[PYTHON, "-P", "-m", "dibs", "hook", client, "--require-lock"]]
     assert known.hook_commands(root) == {event: wanted for event, _, _ in known.events}
 
 

@@ -13,7 +13,7 @@ import pytest
 from dibs.setup import plans
 from tests.setup.repository import CLIENTS, Repository
 
-DIBS = [os.path.abspath(sys.executable), "-m", "dibs"]
+DIBS = [os.path.abspath(sys.executable), "-P", "-m", "dibs"]
 
 USERS: dict[str, tuple[str, str | bytes]] = {
     "empty object": ("", "{}"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,13 @@ HOOKS = {
     "codex": ".codex/hooks.json",
     "cursor": ".cursor/hooks.json",
     "gemini": ".gemini/settings.json",
+}
+UNREADABLE = {
+    "claude": ".mcp.json and .claude/settings.local.json",
+    "codex": ".codex/config.toml",
+    "cursor": ".cursor/hooks.json",
+    "gemini": ".gemini/settings.json",
+    "vscode": ".vscode/mcp.json",
 }
 
 
@@ -324,7 +332,7 @@ def test_no_hook_is_advice(repository: Proving) -> None:
 def test_a_hook_that_denies_nothing(repository: Proving, client: str) -> None:
     repository.only_hooks(client)
     text = repository.read(HOOKS[client])
-    line = f"{os.path.abspath(sys.executable)} -m dibs hook {client}"
+    line = f"{os.path.abspath(sys.executable)} -P -m dibs hook {client}"
     assert line in text
     repository.write(HOOKS[client], text.replace(line, f"{repository.fake('cat > /dev/null')} hook {client}"))
     proof = repository.proof(client, code=1)
@@ -363,7 +371,7 @@ def test_a_hook_whose_program_is_gone(repository: Proving, tmp_path: Path) -> No
     repository.only_hooks("gemini")
     python = os.path.abspath(sys.executable)
     text = repository.read(HOOKS["gemini"])
-    repository.write(HOOKS["gemini"], text.replace(f"{python} -m dibs", str(tmp_path / "gone" / "dibs")))
+    repository.write(HOOKS["gemini"], text.replace(f"{python} -P -m dibs", str(tmp_path / "gone" / "dibs")))
     assert "exit code 127" in repository.proof("gemini", code=1)["reasons"][0]
 
 
@@ -415,6 +423,103 @@ def test_a_board_on_which_nothing_expires(repository: Proving, tmp_path: Path) -
     result = repository.prove(DIBS_BOARD=url)
     assert (result.code, verdicts(result)["claude"]) == (0, GUARDED)
     assert repository.ok("--board", url, "locks", "--json").json["locks"] == []
+
+
+def test_the_next_command_repeats_what_is_in_force(repository: Proving, tmp_path: Path) -> None:
+    repository.only_hooks("claude", "--require-lock", "--closed", "--skill")
+    repository.change(HOOKS["claude"], lambda d: d["hooks"]["PreToolUse"][0].update(matcher="Bash"))
+    repository.set_up("git", "--require-lock")
+    (repository.folder / ".git/hooks/pre-commit").chmod(0o644)
+    result = repository.prove()
+    claude, git = named(result)["claude"], named(result)["git"]
+    assert claude["next"] == "dibs setup claude --require-lock --closed --skill"
+    assert claude["options"] == ["--require-lock", "--closed", "--skill"]
+    assert git["next"] == "dibs setup git --require-lock"
+    hints = {finding["hint"] for finding in result.json["findings"]}
+    assert hints == {claude["next"], git["next"]}
+    text = repository("doctor", "--prove").out
+    assert "  claude  advisory, locks required, closed\n" in text
+    url = f"sqlite:{tmp_path}/other.db"
+    TaskBoard.open(url, create=True).close()
+    named_one = repository("--board", url, "doctor", "--prove", "--json").json["clients"]
+    wanted = f"dibs --board {url} setup claude --require-lock --closed --skill"
+    assert [each["next"] for each in named_one if each["client"] == "claude"] == [wanted]
+
+
+def test_a_guard_with_options_says_so(repository: Proving) -> None:
+    repository.only_hooks("claude", "--require-lock")
+    repository.only_hooks("cursor", "--require-lock", "--closed")
+    result = repository.ok("doctor", "--prove")
+    assert "  claude  guarded, locks required  edits of what others hold are denied\n" in result.out
+    assert "  cursor  guarded, locks required, closed  edits of what others hold are denied\n" in result.out
+    assert all(width(line) <= 80 for line in result.out.splitlines()), result
+    narrow = repository.ok("doctor", "--prove", COLUMNS="60").out
+    assert "  cursor  guarded, locks required, closed\n      edits of what others hold are denied\n" in narrow
+
+
+def test_an_unreadable_git_hook_is_a_fault(repository: Proving) -> None:
+    (repository.folder / ".git/hooks/pre-commit").mkdir(parents=True)
+    proof = repository.proof("git", code=1)
+    assert "pre-commit cannot be read: Is a directory" in proof["faults"][0]
+    assert proof["next"].startswith("mend ")
+
+
+def test_a_board_that_only_the_clients_files_name(repository: Proving, tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path}/elsewhere/b.db"
+    (tmp_path / "elsewhere").mkdir()
+    TaskBoard.open(url, create=True).close()
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    repository.git("init", "--quiet", cwd=alone)
+    said = repository.ok("--board", url, "setup", "claude", "--json", cwd=alone).json
+    assert said["next"][-1] == f"see that it works: dibs --board {url} doctor --prove"
+    (finding,) = repository.prove(cwd=alone).json["findings"]
+    assert (finding["code"], finding["message"]) == ("no_board", "no board here, but .mcp.json names one")
+    assert finding["hint"] == f"dibs --board {url} doctor --prove"
+    result = repository("--board", url, "doctor", "--prove", "--json", cwd=alone)
+    assert (result.code, verdicts(result)["claude"]) == (0, GUARDED)
+
+
+def test_worktrees_that_lack_a_set_up_are_counted(repository: Proving, tmp_path: Path) -> None:
+    repository.git("commit", "--quiet", "--allow-empty", "-m", "first")
+    for name in ("one", "two"):
+        repository.git("worktree", "add", "--quiet", str(tmp_path / name))
+    repository.only_hooks("claude", "--closed")
+    wanted = "1 of 3 worktrees has this; the others: dibs setup claude --worktrees --closed"
+    assert wanted in repository.proof("claude", code=0)["notes"]
+    there = named(repository.prove(cwd=tmp_path / "one"))["claude"]
+    assert (there["verdict"], there["notes"]) == (NOT_SET_UP, [wanted])
+    repository.ok("setup", "claude", "--closed", cwd=tmp_path / "one")
+    assert any(
+        note.startswith("2 of 3 worktrees have this; the other:")
+        for note in repository.proof("claude", code=0)["notes"]
+    )
+    assert named(repository.prove())["cursor"]["notes"] == []
+
+
+def test_a_command_that_no_shell_finds_is_a_note(repository: Proving, tmp_path: Path) -> None:
+    bare = ":".join(part for part in os.environ["PATH"].split(":") if not os.path.exists(os.path.join(part, "dibs")))
+    result = repository.prove(PATH=bare)
+    assert result.code == 0
+    assert result.json["notes"][0].startswith("the agent's shell will not find dibs: ")
+    assert "the agent's shell will not find dibs" in repository.ok("doctor", "--prove", PATH=bare).out
+    bin_folder = os.path.dirname(repository.fake("exit 0"))
+    assert repository.prove(PATH=f"{bin_folder}:{bare}").json["notes"] == []
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_neither_setup_nor_the_trial_needs_git(repository: Proving, tmp_path: Path, inside: bool) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to(shutil.which("sh") or "/bin/sh")
+    path = str(tmp_path / "bin")
+    where = repository.folder if inside else tmp_path / "plain"
+    where.mkdir(exist_ok=True)
+    if not inside:
+        repository.ok("init", cwd=where, PATH=path)
+    repository.ok("setup", "claude", cwd=where, PATH=path)
+    assert verdicts(repository.prove(cwd=where, PATH=path))["claude"] == GUARDED
+    repository.ok("setup", "claude", "--remove", cwd=where, PATH=path)
+    assert not (where / ".mcp.json").exists()
 
 
 # -- only what is ours is run
@@ -477,11 +582,16 @@ def test_whatever_the_files_hold(repository: Proving, tmp_path: Path) -> None:
     assert found["claude"]["verdict"] == NOT_SET_UP
     assert ".mcp.json cannot be understood: it is not UTF-8 text" in found["claude"]["reasons"]
     assert "cannot be understood" in found["codex"]["reasons"][0]
-    assert any("too large" in note for note in found["cursor"]["notes"])
+    assert any(".cursor/hooks.json is too large" in reason for reason in found["cursor"]["faults"])
     assert found["cursor"]["reasons"][0] == (
         "the server dibs in .cursor/mcp.json has no command, or arguments that are not text"
     )
-    assert any("cannot be read" in note for note in found["vscode"]["notes"])
+    assert any("cannot be read" in reason for reason in found["vscode"]["faults"])
+    mended = {name: f"mend {path}, then again: dibs doctor --prove" for name, path in UNREADABLE.items()}
+    assert {name: found[name]["next"] for name in mended} == mended, "setup would refuse"
+    text = repository("doctor", "--prove").out
+    assert "    ! .vscode/mcp.json cannot be read" in text
+    assert "dibs setup vscode" not in text
 
 
 def test_a_server_that_is_reached_over_http_is_not_tried(repository: Proving) -> None:
@@ -511,7 +621,7 @@ def test_odd_characters_harm_nobody(repository: Proving, odd: str) -> None:
     assert result.code == 1
     assert odd not in result.out
     told = " ".join(result.out.split())
-    assert "the MCP server does not work" in told
+    assert "the server dibs in .mcp.json was not tried" in told
     assert "it does more than call dibs" in told
     assert not (repository.folder / "ran").exists()
 
@@ -574,7 +684,7 @@ def test_the_git_guard(repository: Proving) -> None:
     assert "not executable" in repository.proof("git", code=1)["reasons"][0]
     hook.chmod(0o755)
     text = hook.read_text()
-    hook.write_text(text.replace(f"{os.path.abspath(sys.executable)} -m dibs", repository.fake("exit 0")))
+    hook.write_text(text.replace(f"{os.path.abspath(sys.executable)} -P -m dibs", repository.fake("exit 0")))
     assert "was not refused (exit code 0)" in repository.proof("git", code=1)["reasons"][0]
     hook.write_text("#!/bin/sh\nexit 0\n")
     assert repository.proof("git", code=0)["verdict"] == NOT_SET_UP

@@ -169,18 +169,20 @@ def _usage(error: UsageError, argv: list[str]) -> int:
 
     line = usage(error.command) if error.command else "dibs COMMAND ..."
     see = f"dibs {error.command[0]} --help" if error.command else "dibs --help"
+    # To a coding client, a hook that ends with 2 has forbidden the edit.
+    code = REFUSED if (error.command[0] == "hook" if error.command else "hook" in argv) else USAGE
     if _asked_for_json(argv):
         from dibs.jsontext import dumps
 
         document = {"code": "usage", "message": error.message, "hint": error.hint, "usage": line, "see": see}
         write(sys.stderr, dumps({"error": document}) + "\n")
-        return USAGE
+        return code
     lines = [f"dibs: {safe(error.message)}"]
     if error.hint:
         lines += hint(error.hint)
     lines += [f"  usage: {line}", f"  see: {see}"]
     write(sys.stderr, "\n".join(lines) + "\n")
-    return USAGE
+    return code
 
 
 def _refused(error: Exception, json: bool) -> int:

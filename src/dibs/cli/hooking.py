@@ -1,8 +1,9 @@
 """`dibs hook CLIENT`: one event of a coding client on stdin, one answer on stdout; and `dibs hook git` before a commit.
 
-Order of things: read the event, go to its folder, find the board and the worker, decide, and only then renew, so that
-an answer that is known never waits for a write. Whatever goes wrong on the way, the answer is to let the edit pass and
-to say so, or with --closed to deny it. The exit code is 0 for clients (see `hooks.answers`) and 1 when git is to stop.
+Order of things: start the clock, read the event, go to its folder, find the boards and the worker, decide, and only
+then renew, so that an answer that is known never waits for a write. Whatever goes wrong on the way, the answer is to
+let the edit pass and to say so, or with --closed to deny it. The exit code is 0 for clients (see `hooks.answers`), and
+1 when git is to stop.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import os
 from dibs.cli.args import UsageError
 from dibs.errors import DibsError, NoBoard, Unsupported
 from dibs.hooks import answers
-from dibs.hooks.events import EDIT, END, OTHER, START, Event, read
+from dibs.hooks.events import EDIT, END, OTHER, START, Event, find_paths, head
 from dibs.hooks.patience import limit, seconds
-from dibs.hooks.verdict import Identity, conflicts, names, unlocked, who
+from dibs.hooks.verdict import Identity, conflicts, holders, names, outside, unlocked, who
 from dibs.leases import Leases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from dibs.cli.args import Args
     from dibs.cli.context import Context
@@ -39,15 +40,72 @@ def hook(ctx: Context, args: Args) -> int:
         return _before_commit(ctx, args)
     if args.client not in CLIENTS:
         raise UsageError(f"hook: no client called {args.client!r:.40}", f"one of: {', '.join(CLIENTS)}, git")
-    try:
-        event = read(args.client, _document(), os.getcwd())
-    except (ValueError, OSError, RecursionError) as error:
-        event = Event(args.client, CLIENTS[args.client], EDIT if args.closed else OTHER, None, "")
-        event.paths = ["whatever it was about"]
-        return _reply(ctx, _unsure(ctx, args, event, f"the client's event could not be read: {error}"))
+    if os.isatty(0):
+        raise UsageError("hook: the client's event is read from stdin", "try one: dibs hook claude < event.json")
+    seen = [_unread(args)]
     known: list[Answer] = []
-    late = f"the board did not answer within {seconds():g} s"
-    answered = limit(seconds(), lambda: _reply(ctx, known[0] if known else _unsure(ctx, args, event, late)))
+
+    def late() -> int:
+        why = seen[-1].doubt or f"the board did not answer within {seconds():g} s"
+        return _reply(ctx, known[0] if known else _unsure(ctx, args, seen[-1], why))
+
+    answered = limit(seconds(), late)
+    try:
+        _read(args.client, seen)
+    except (ValueError, OSError, RecursionError) as error:
+        known.append(_unsure(ctx, args, seen[-1], f"the client's event could not be read: {error}", ""))
+    else:
+        _answer(ctx, args, seen[-1], known)
+    if not answered():
+        _wait_for_the_end()
+    return _reply(ctx, known[0])
+
+
+def _unread(args: Args) -> Event:
+    """What stands for an event of which nothing is known yet."""
+    event = Event(args.client, CLIENTS[args.client], EDIT if args.closed else OTHER, None, "")
+    event.doubt = f"the client's event was not there within {seconds():g} s"
+    return event
+
+
+def _read(client: str, seen: list[Event]) -> None:
+    """Put the event behind what is known of it so far, as soon as more is known."""
+    document = _document()
+    event = head(client, document, _here())
+    seen.append(event)
+    assert isinstance(document, dict)
+    find_paths(event, document)
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # removed under our feet; clients say where they are
+        return os.sep
+
+
+def _document() -> object:
+    """The event. Clients do not all close the pipe, so a document that is complete is enough."""
+    from dibs.jsontext import loads
+
+    data = bytearray()
+    while chunk := os.read(0, 1 << 20):
+        data += chunk
+        if chunk.rstrip().endswith(b"}"):
+            try:
+                return loads(_decoded(data))
+            except ValueError:
+                pass
+    if not data.strip():
+        raise ValueError("stdin was empty; the client's event is read from there")
+    return loads(_decoded(data))
+
+
+def _decoded(data: bytearray) -> str:
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")  # Cursor on Windows puts a mark in front
+
+
+def _answer(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None:
     try:
         _decide(ctx, args, event, known)
     except NoBoard as error:
@@ -60,53 +118,110 @@ def hook(ctx: Context, args: Args) -> int:
             ctx.note(f"dibs: {_why(error)}")
         else:
             known.append(_unsure(ctx, args, event, _why(error)))
-    if not answered():
-        _wait_for_the_end()
-    return _reply(ctx, known[0])
-
-
-def _document() -> object:
-    """The event. Clients do not all close the pipe, so a document that is complete is enough."""
-    from dibs.jsontext import loads
-
-    if os.isatty(0):
-        raise UsageError("hook: the client's event is read from stdin", "try one: dibs hook claude < event.json")
-    data = b""
-    while chunk := os.read(0, 1 << 20):
-        data += chunk
-        if chunk.rstrip().endswith(b"}"):
-            try:
-                return loads(_decoded(data))
-            except ValueError:
-                pass
-    return loads(_decoded(data))
-
-
-def _decoded(data: bytes) -> str:
-    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")  # Cursor on Windows puts a mark in front
 
 
 def _decide(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None:
-    os.chdir(event.folder)
-    store = _store(ctx, event)
-    if hasattr(store, "dialect"):
-        from dibs.guards import release_on_signals
-
-        release_on_signals()  # a client ends hooks that take too long, and a lock file would outlive this one
+    os.chdir(_existing(event.folder))
+    boards: list[tuple[Leases, Identity]] = []
+    reason = None
     try:
-        me = who(event, store.url, ctx.as_name)
-        if event.kind in (START, END):
-            _session(store, event, me, known)
-        if event.kind == END:
-            return
-        # Not a TaskBoard: most of its verbs are no business of a hook, and importing them takes a tenth of its time.
-        board = Leases(store, None, None)
+        for store, paths, where in _stores(ctx, event):
+            me = who(event, store.url, ctx.as_name)
+            # Not a TaskBoard: most verbs are no business of a hook, and importing them takes a tenth of its time.
+            board = Leases(store, None, None)
+            boards.append((board, me))
+            if event.kind in (START, END):
+                _session(store, event, me, known)
+            if event.kind == END:
+                return
+            if paths:
+                reason = _objection(board, paths, me, args.require_lock and len(boards) == 1, where)
+            if reason:
+                break
         if event.kind != START:
-            reason = _objection(board, event.paths, me, args.require_lock) if event.paths else None
-            known.append(answers.deny(event, reason) if reason else answers.silence(event))
-        board.keep(me.worker)
+            known.append(_verdict(ctx, args, event, reason))
+        for board, me in boards:
+            board.keep(me.worker)
     finally:
-        store.close()
+        for board, _ in boards:
+            board.store.close()
+
+
+def _verdict(ctx: Context, args: Args, event: Event, reason: str | None) -> Answer:
+    if reason:
+        return answers.deny(event, reason)
+    return _unsure(ctx, args, event, event.doubt, "") if event.doubt else answers.silence(event)
+
+
+def _stores(ctx: Context, event: Event) -> Iterator[tuple[Store, list[str], str | None]]:
+    """The boards to ask, each with what to ask it for, and the folder that this is done from if it is not the client's.
+
+    First that of the folder that the client works in; then those that other files have to themselves."""
+    start = os.getcwd()
+    first: Store | None = None
+    missing: NoBoard | None = None
+    try:
+        first = _store(ctx, event)
+    except NoBoard as error:
+        missing = error
+    if first is not None:
+        if hasattr(first, "dialect"):
+            from dibs.guards import release_on_signals
+
+            release_on_signals()  # a client ends hooks that take too long, and a lock file would outlive this one
+        yield first, event.paths, None if os.getcwd() == start else os.getcwd()
+    others = _other_boards(ctx, event, first)
+    if missing is not None and not others:
+        raise missing
+    for file, (folder, paths) in others.items():
+        from dibs.address import open_store
+
+        os.chdir(folder)
+        yield open_store(f"sqlite:{file}"), paths, folder
+
+
+def _other_boards(ctx: Context, event: Event, first: Store | None) -> dict[str, tuple[str, list[str]]]:
+    """The boards of files in other repositories: a folder there, and the files. Whoever has named a board wants it
+    asked, and no other, for all that it has a name for."""
+    from dibs.address import find
+
+    paths = event.paths
+    if ctx.url or os.environ.get("DIBS_BOARD"):
+        paths = [] if first is None else outside(Leases(first, None, None), paths)
+    asked = "" if first is None else os.path.realpath(first.url.partition(":")[2])
+    boards: dict[str, str | None] = {}
+    found: dict[str, tuple[str, list[str]]] = {}
+    for path in paths:
+        folder = _existing(os.path.dirname(path))
+        if folder not in boards:
+            boards[folder] = find(folder) or _board_around_submodule(folder)
+        file = boards[folder]
+        if file is not None and os.path.realpath(file) != asked:
+            found.setdefault(file, (folder, []))[1].append(path)
+    return found
+
+
+def _board_around_submodule(folder: str) -> str | None:
+    """The board of the repository around one without a board: to that, it is a folder like any other."""
+    from dibs.address import find
+    from dibs.places import find_place
+
+    root = find_place(folder).worktree
+    while root is not None and root != os.path.dirname(root):
+        above = find_place(os.path.dirname(root))
+        if above.worktree is None:
+            return None
+        if file := find(above.worktree):
+            return file
+        root = above.worktree
+    return None
+
+
+def _existing(folder: str) -> str:
+    """The folder, or the nearest one above it that is there."""
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def _store(ctx: Context, event: Event) -> Store:
@@ -119,15 +234,12 @@ def _store(ctx: Context, event: Event) -> Store:
         if ctx.url or os.environ.get("DIBS_BOARD"):
             raise
         for path in event.paths:
-            folder = os.path.dirname(path)
-            while not os.path.isdir(folder) and folder != os.path.dirname(folder):
-                folder = os.path.dirname(folder)
-            os.chdir(folder)
+            os.chdir(_existing(os.path.dirname(path)))
             try:
                 return open_store(None)
             except NoBoard:
                 pass
-        os.chdir(event.folder)
+        os.chdir(_existing(event.folder))
         raise
 
 
@@ -144,26 +256,29 @@ def _session(store: Store, event: Event, me: Identity, known: list[Answer]) -> N
     known.append(answers.silence(event))
     # An MCP server outlives /clear and gives back by itself; a session that the user has named outlives the client.
     if not me.served and me.worker.session is not None and me.worker.session == event.session:
-        board.release_agent_tasks(me.worker, note="its session ended")
+        for worker in holders(board, me):
+            board.release_agent_tasks(worker, note="its session ended")
 
 
-def _objection(board: Leases, paths: Sequence[str], me: Identity, require_lock: bool) -> str | None:
+def _objection(
+    board: Leases, paths: Sequence[str], me: Identity, require_lock: bool, where: str | None = None
+) -> str | None:
     """Why these paths may not be written now; None if they may."""
     try:
         wanted = names(board, paths)
         against = conflicts(board, wanted, me)
         if against:
-            return _held(board, against)
+            return _held(board, against, me, where)
         loose = unlocked(board, wanted, me) if require_lock else []
     except Unsupported:
         return None  # a board in files that know no locks
-    return _not_locked(board, loose) if loose else None
+    return _not_locked(board, loose, where) if loose else None
 
 
 # -- what is said
 
 
-def _held(board: Leases, against: Sequence[Conflict]) -> str:
+def _held(board: Leases, against: Sequence[Conflict], me: Identity, where: str | None) -> str:
     from dibs.cli.render import quoted, safe
 
     lines = []
@@ -173,15 +288,20 @@ def _held(board: Leases, against: Sequence[Conflict]) -> str:
         task = f" for task {lock.task_id}" if lock.task_id else ""
         tree = f", in the worktree {safe(lock.worktree)}" if lock.worktree else ""
         how = "shared by" if lock.shared else "held by"
+        if lock.holder.name == me.worker.name:
+            how += " another session of"
         lines.append(f"{safe(conflict.name)} is {how} {safe(lock.holder.name)}{task}{under} {_until(conflict)}{tree}")
     if len(against) > SHOWN:
         lines.append(f"… and {len(against) - SHOWN} more")
     first = against[0]
     path, holder = quoted(safe(_from_here(board, first.name))), quoted(safe(first.lock.holder.name))
+    ask = f"or ask: dibs tell {holder} 'what you need'"
+    if first.lock.holder.name == me.worker.name:
+        ask = "or, if that session is you (a client over HTTP): start it with DIBS_SESSION=http, see docs/agents.md"
     return (
         "dibs: denied, and nothing was changed: another worker has this.\n"
         + "\n".join(f"  {line}" for line in lines)
-        + f"\nWait for it: dibs lock {path} --wait 5m (MCP: lock_files); or ask: dibs tell {holder} 'what you need'; "
+        + f"\nWait for it{_there(where)}: dibs lock {path} --wait 5m (MCP: lock_files); {ask}; "
         "or take another task: dibs claim (MCP: claim_task)."
     )
 
@@ -198,7 +318,14 @@ def _until(conflict: Conflict) -> str:
     return f"until {moment} UTC, {remaining(conflict.left)}"
 
 
-def _not_locked(board: Leases, loose: Sequence[str]) -> str:
+def _there(where: str | None) -> str:
+    """Where a command has to be given, for the board of another folder."""
+    from dibs.cli.render import safe
+
+    return "" if where is None else f" (in {safe(where)})"
+
+
+def _not_locked(board: Leases, loose: Sequence[str], where: str | None) -> str:
     from dibs.cli.render import quoted, safe
 
     listed = ", ".join(safe(name) for name in loose[:SHOWN])
@@ -206,7 +333,8 @@ def _not_locked(board: Leases, loose: Sequence[str]) -> str:
     paths = " ".join(quoted(safe(_from_here(board, name))) for name in loose[:SHOWN])
     return (
         f"dibs: denied, and nothing was changed: you have not locked {listed}{more}, and here that comes first.\n"
-        f"Lock it: dibs lock {paths} (MCP: lock_files); or claim a task that has it among its paths: dibs claim."
+        f"Lock it{_there(where)}: dibs lock {paths} (MCP: lock_files); "
+        "or claim a task that has it among its paths: dibs claim."
     )
 
 
@@ -224,23 +352,23 @@ def _why(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _unsure(ctx: Context, args: Args, event: Event, why: str) -> Answer:
+_DOCTOR = "to see what is wrong: dibs doctor"
+
+
+def _unsure(ctx: Context, args: Args, event: Event, why: str, hint: str = _DOCTOR) -> Answer:
     """The answer when nothing can be known: an edit is denied with --closed, else nothing but a warning."""
-    edits = event.kind == EDIT and bool(event.paths)
+    edits = event.kind == EDIT and bool(event.paths or event.doubt)
     if edits and args.closed:
-        return answers.deny(
-            event,
-            f"dibs: denied, because nobody can tell who holds what: {why}\n"
-            "Edits go on when the board can be read again; to see what is wrong: dibs doctor",
-        )
-    passing = "; edits are not checked meanwhile" if edits else ""
-    text = f"dibs: {why}{passing}; to see what is wrong: dibs doctor"
+        ways_on = f"\nEdits go on when the board can be read again; {hint}" if hint else ""
+        return answers.deny(event, f"dibs: denied, because nobody can tell who holds what: {why}{ways_on}")
+    passing = "" if not edits else "; edits are not checked meanwhile" if hint else "; this was not checked"
+    text = "; ".join(filter(None, (f"dibs: {why}{passing}", hint)))
     ctx.note(text)
     return answers.warn(event, text) if edits or event.kind == START else answers.silence(event)
 
 
 def _no_board(ctx: Context, args: Args, event: Event, error: NoBoard) -> Answer:
-    if args.closed and event.paths:
+    if args.closed and (event.paths or event.doubt):
         return _unsure(ctx, args, event, _why(error))
     if event.kind != START:
         return answers.silence(event)

@@ -71,7 +71,7 @@ def _check(args: Args) -> None:
             flag for flag, is_given in (("--require-lock", args.require_lock), ("--closed", args.closed)) if is_given
         ]
         raise UsageError(
-            f"setup vscode: {given[0]} is for hooks, which dibs has none of for VS Code",
+            f"setup vscode: {given[0]} is for hooks, and VS Code has none of dibs",
             f"to guard commits: {commands.again('git', None, given)}",
         )
 
@@ -104,12 +104,12 @@ def _roots(ctx: Context, everywhere: bool) -> list[str]:
 
 def _others(root: str) -> list[str]:
     """The other worktrees of the repository, as far as git can list them."""
-    from dibs.errors import Invalid
+    from dibs.errors import Invalid, Unsupported
     from dibs.radar import worktrees
 
     try:
         return [tree for tree in worktrees(root) if tree != root]
-    except Invalid:
+    except (Invalid, Unsupported):  # no repository, or no git
         return []
 
 

@@ -91,7 +91,8 @@ def lines(clients: list[dict[str, Any]], width: int, color: bool) -> list[str]:
         if client["next"] and (verdict != NOT_SET_UP or client["reasons"]):
             found += hint(f"next: {client['next']}", width, " " * 6)
         for note in client["notes"]:
-            found += [paint(line, DIM, color) for line in wrap(note, width, " " * 6)]
+            told = (hint if ": dibs " in note else wrap)(note, width, " " * 6)
+            found += [paint(line, DIM, color) for line in told]
     return found
 
 

@@ -37,9 +37,10 @@ _FOLDERS = ("workdir", "dir_path", "directory", "working_directory", "cwd")
 
 
 class Event:
-    """What a client told us: `kind` is EDIT, START, END or OTHER; `paths` are what an EDIT would write, absolute."""
+    """What a client told us: `kind` is EDIT, START, END or OTHER; `paths` are what an EDIT would write, absolute.
+    `doubt` says why it may write more than that."""
 
-    __slots__ = ("client", "folder", "kind", "name", "paths", "reason", "roots", "session")
+    __slots__ = ("client", "doubt", "folder", "kind", "name", "paths", "reason", "roots", "session")
 
     def __init__(self, client: str, name: str, kind: str, session: str | None, folder: str) -> None:
         self.client = client
@@ -50,10 +51,18 @@ class Event:
         self.roots: list[str] = []
         self.paths: list[str] = []
         self.reason = ""
+        self.doubt = ""
 
 
 def read(client: str, document: Any, here: str) -> Event:
     """The event that a client's document describes; `here` is our own working directory, for one that names none."""
+    event = head(client, document, here)
+    find_paths(event, document)
+    return event
+
+
+def head(client: str, document: Any, here: str) -> Event:
+    """The event without its paths, which can take a while to find."""
     if not isinstance(document, dict):
         raise ValueError("the event is not a JSON object")
     if "cursor_version" in document:
@@ -66,9 +75,22 @@ def read(client: str, document: Any, here: str) -> Event:
     event = Event(client, name, kind, session if _is_name(session) else None, os.path.join(here, folder))
     event.roots = roots
     event.reason = _text(document.get("reason"))
-    if kind == EDIT:
-        event.paths = _paths(document, event.folder)
     return event
+
+
+def find_paths(event: Event, document: Mapping[str, Any]) -> None:
+    if event.kind == EDIT:
+        event.doubt = "what it would write was not found out in time"
+        try:
+            event.paths = _paths(document, event.folder)
+        except TooLong as error:
+            event.doubt = str(error)
+        else:
+            event.doubt = ""
+
+
+class TooLong(Exception):
+    """A command that is not looked at."""
 
 
 def _paths(document: Mapping[str, Any], folder: str) -> list[str]:
@@ -94,12 +116,12 @@ def _paths(document: Mapping[str, Any], folder: str) -> list[str]:
 
 def _shell(command: object, folder: str) -> list[str]:
     """A command line, or (as Codex once had it) a program and its arguments."""
-    from dibs.hooks.shellwrites import writes, writes_of_words
+    from dibs.hooks.shellwrites import LONGEST, writes, writes_of_words
 
-    if isinstance(command, str):
-        return writes(command, folder)
-    words = _list(command)
-    return writes_of_words([word for word in words if isinstance(word, str)], folder)
+    words = [word for word in _list(command) if isinstance(word, str)]
+    if (len(command) if isinstance(command, str) else sum(map(len, words))) > LONGEST:
+        raise TooLong(f"the command has more than {LONGEST >> 20} MiB, too much to look for what it writes")
+    return writes(command, folder) if isinstance(command, str) else writes_of_words(words, folder)
 
 
 def _patch(fields: Mapping[str, Any]) -> str:

@@ -10,11 +10,16 @@ import os
 
 from dibs.errors import DibsError
 
+_SUBMODULES = "--ignore-submodules=none"
+"""A repository can be set up not to show that a commit moves a submodule."""
+
 
 def staged() -> list[str]:
     """The files whose content or existence the index changes, absolute."""
     top = os.fsdecode(_git("rev-parse", "--show-toplevel")).rstrip("\r\n")
-    listed = _git("diff", "--cached", "--name-only", "--no-renames", "--no-relative", "--no-ext-diff", "-z")
+    listed = _git(
+        "diff", "--cached", "--name-only", "--no-renames", "--no-relative", "--no-ext-diff", "-z", _SUBMODULES
+    )
     return [os.path.join(top, os.fsdecode(name)) for name in listed.split(b"\0") if name]
 
 

@@ -13,7 +13,7 @@ from dibs import clients, holds, limits
 from dibs.errors import Invalid
 from dibs.model import Worker
 from dibs.paths import covers
-from dibs.worker import is_dead, role_of
+from dibs.worker import is_alive, is_dead, role_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,6 +80,11 @@ def names(board: Leases, paths: Sequence[str]) -> list[list[str]]:
     return list(found.values())
 
 
+def outside(board: Leases, paths: Sequence[str]) -> list[str]:
+    """Those of the paths that have no name on the board."""
+    return [path for path in paths if not names(board, [path])]
+
+
 def _printable(c: str) -> str:
     """A control character cannot be part of a lock's name; `?` matches it."""
     return c if c.isprintable() else "?"
@@ -93,6 +98,18 @@ def conflicts(board: Leases, wanted: Sequence[Sequence[str]], me: Identity) -> l
                 if not me.owns(lock) and not is_dead(lock.holder):
                     found.append(Conflict(spellings[0], lock, lock.expires_at - tx.now))
     return found
+
+
+def holders(board: Leases, me: Identity) -> list[Worker]:
+    """This worker, and whoever else holds something for the same session of a client, under another name; but not a
+    process that is alive and will give back by itself."""
+    found = {(me.worker.name, me.worker.session): me.worker}
+    with board.store.read() as tx:
+        named = [task.holder for task in tx.in_progress()] + [lock.holder for lock in tx.locks()]
+    for holder in named:
+        if holder is not None and me.session is not None and holder.session == me.session and not is_alive(holder):
+            found.setdefault((holder.name, holder.session), holder)
+    return list(found.values())
 
 
 def unlocked(board: Leases, wanted: Sequence[Sequence[str]], me: Identity) -> list[str]:

@@ -18,11 +18,14 @@ from typing import Self
 
 from dibs import rules
 from dibs.board import TaskBoard
-from dibs.errors import LeaseLost
+from dibs.errors import DibsError, LeaseLost, NotFound
 from dibs.model import IN_PROGRESS, Worker
 
 SLICE = 0.5
 """Seconds after which a wait looks whether its client is still there."""
+
+WAITERS = 16
+"""So many calls of one seat may wait at the same time; further ones are answered at once."""
 
 _ENDINGS = (
     "completed_activity", "submitted_activity", "failed_activity", "released_activity", "cancelled_activity", "blocked",
@@ -44,6 +47,7 @@ class Seat:
         self._turn = threading.Condition()
         self._busy = 0
         self._ending = False
+        self._waiting = 0
         self._tasks: dict[str, tuple[int | None, float]] = {}
         self._locks: dict[str, float] = {}
         self._news: list[LeaseLost] = []
@@ -85,6 +89,17 @@ class Seat:
     def is_closing(self) -> bool:
         return self._ending
 
+    def may_wait(self) -> bool:
+        with self._turn:
+            if self._waiting >= WAITERS:
+                return False
+            self._waiting += 1
+            return True
+
+    def has_waited(self) -> None:
+        with self._turn:
+            self._waiting -= 1
+
     # -- what the worker holds
 
     def keep(self) -> float | None:
@@ -113,7 +128,11 @@ class Seat:
 
     def _notice(self, task_id: str, token: int | None, since: float, now: float) -> None:
         """A task is no longer held: is that news to its worker, or did it end the claim itself (in a shell)?"""
-        task = self.board.get(task_id)
+        try:
+            task = self.board.get(task_id)
+        except NotFound:
+            self._tell(LeaseLost(f"task {task_id} is no longer on the board", hint="stop working on it; claim_task"))
+            return
         if task.token == token and rules.is_live(task, now):
             return  # two looks that overtook each other
         by_itself = (
@@ -147,6 +166,9 @@ class Call:
         self.seat = seat
         self._left = left
         self._cancelled = threading.Event()
+        self._deciding = threading.Lock()
+        self._handed_over = False
+        self._undos: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
         if self.gone:
@@ -165,8 +187,44 @@ class Call:
     def worker(self) -> Worker:
         return self.seat.worker
 
-    def cancel(self) -> None:
-        self._cancelled.set()
+    # -- an answer that reaches nobody
+
+    def undo_by(self, act: Callable[[], object]) -> None:
+        """How to take back what this call has just done, should nobody hear of it."""
+        self._undos.append(act)
+
+    def hand_over(self) -> None:
+        """The work is done. If nobody waits for the answer any more, it is taken back, and `Gone` raised."""
+        with self._deciding:
+            self._handed_over = not self.gone
+        if not self._handed_over:
+            self._take_back()
+            raise Gone
+
+    def cancel(self) -> bool:
+        """Nobody waits any more; had the answer been handed over? Then it is to be taken back: `take_back`."""
+        with self._deciding:
+            self._cancelled.set()
+            late, self._handed_over = self._handed_over, False
+        return late
+
+    def take_back(self) -> None:
+        """After the call: what was handed over was not taken."""
+        try:
+            self.seat.begin()
+        except Gone:
+            return  # everything is being given back
+        try:
+            self._take_back()
+        finally:
+            self.seat.end()
+
+    def _take_back(self) -> None:
+        for undo in reversed(self._undos):
+            try:
+                undo()
+            except DibsError:
+                pass  # it has ended otherwise
 
     @property
     def gone(self) -> bool:
@@ -174,11 +232,18 @@ class Call:
         return left or self._cancelled.is_set() or self.seat.is_closing
 
     def until(self, end: float) -> Iterator[float]:
-        """The slices of a wait until a moment of `time.monotonic`: how long to wait next. Raises `Gone`."""
-        while (left := end - time.monotonic()) > 0:
-            if self.gone:
-                raise Gone
-            yield min(left, SLICE)
+        """The slices of a wait until a moment of `time.monotonic`: how long to wait next. Raises `Gone`.
+
+        No slices if too many calls of this seat wait already: each takes a thread, and others need some, too.
+        """
+        if self.seat.may_wait():
+            try:
+                while (left := end - time.monotonic()) > 0:
+                    if self.gone:
+                        raise Gone
+                    yield min(left, SLICE)
+            finally:
+                self.seat.has_waited()
         if self.gone:
             raise Gone
 

@@ -11,7 +11,7 @@ event that says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 import anyio
@@ -66,14 +66,20 @@ def make_server(seat_of: SeatOf, version: str = __version__, *, gone_of: GoneOf 
 
         def run() -> T:
             with call:
-                return work(call)
+                done = work(call)
+                call.hand_over()
+                return done
 
+        taken = False
         try:
-            return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=limiter[0])
+            answer = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=limiter[0])
+            taken = True
+            return answer
         except Gone:
             raise MCPError(types.INTERNAL_ERROR, "the server is ending; nothing was changed") from None
         finally:
-            call.cancel()
+            if call.cancel() and not taken:
+                Thread(target=call.take_back, name="taking back", daemon=True).start()
 
     async def list_tools(ctx: Context, params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=_TOOLS)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -74,6 +73,8 @@ def serve(open_board: OpenBoard, client: str | None = None, name: str | None = N
 
 
 def _speak(life: Life) -> None:
+    import logging
+
     import anyio
     from mcp.server.stdio import stdio_server
 
@@ -100,6 +101,7 @@ def _speak(life: Life) -> None:
                 raise
             life.ends.put(0)
 
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # a log that nobody reads fills its pipe, and we would stop
     anyio.run(main)
 
 
@@ -196,9 +198,7 @@ class Life:
         giving = threading.Thread(target=self._give_back, name="giving back", daemon=True)
         giving.start()
         giving.join(PATIENCE)
-        if sys.stderr is not None:
-            sys.stderr.flush()
-        os._exit(code)
+        os._exit(code)  # without a flush of stderr: nobody may be reading there
 
     def _give_back(self) -> None:
         seat = self.seat

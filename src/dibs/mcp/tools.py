@@ -50,13 +50,16 @@ def claim_task(call: Call, args: Arguments) -> Answer:
         shown = answers.refusal(error)
         del shown["success"]
         return {"claimed": False, "message": shown.pop("error"), **shown, **_also(held)}
-    if task is not None and call.gone and key is None:
-        # The answer will reach nobody. With a request key the same call again finds the claim.
-        board.release(task.id, worker=who, token=task.token, note="the request was cancelled")
-        raise Gone
+    if task is not None and key is None:  # with a request key the same call again finds the claim
+        call.undo_by(_releasing(call, task))
     if task is None:
         return {"claimed": False, **_nothing(call, args.get("wait_seconds", 0)), **_also(held)}
     return _claimed(call, task, held)
+
+
+def _releasing(call: Call, task: BoardTask) -> Callable[[], object]:
+    note = "the request was cancelled"
+    return lambda: call.board.release(task.id, worker=call.worker, token=task.token, note=note)
 
 
 def _claim_any(call: Call, key: str | None, end: float) -> BoardTask | None:
@@ -161,12 +164,14 @@ def complete_task(call: Call, args: Arguments) -> Answer:
     if rules.is_repeat(task, (COMPLETED, REVIEW), call.worker, token):
         # The answer was lost. What was claimed then is still held, and is the answer again.
         held = sorted(board.held_by(call.worker), key=lambda other: other.claimed_at or 0)
-        following = held[-1] if held else board.claim(call.worker)
+        following, fresh = (held[-1], False) if held else (board.claim(call.worker), True)
     elif task.holder is not None and task.holder.is_same(call.worker) and token in (None, task.token):
-        following = board.finish_claim(task, result, claim_next=True)
+        following, fresh = board.finish_claim(task, result, claim_next=True), True
     else:
         task = complete(task.id)
-        following = board.claim(call.worker)
+        following, fresh = board.claim(call.worker), True
+    if following and fresh:
+        call.undo_by(_releasing(call, following))
     shown = _ended(call, task)
     shown["next"] = _claimed(call, following) if following else {"claimed": False, **_nothing(call, 0)}
     return shown
@@ -276,9 +281,9 @@ def lock_files(call: Call, args: Arguments) -> Answer:
 
     def lock(wait: float) -> Answer:
         granted = call.board.lock(args["paths"], call.worker, shared=args.get("shared", False), wait=wait)
-        if call.gone:  # the answer will reach nobody
-            call.board.unlock([held.pattern for held in granted if held.pattern not in own], call.worker)
-            raise Gone
+        fresh = [held.pattern for held in granted if held.pattern not in own]
+        if fresh:
+            call.undo_by(lambda: call.board.unlock(fresh, call.worker))
         token = max(held.token for held in granted)
         return {"locked": [held.pattern for held in granted], "token": token, **_lease(call, granted[0].expires_at)}
 
@@ -357,6 +362,7 @@ def check_messages(call: Call, args: Arguments) -> Answer:
             break
         number += 1
     taken = board.inbox(who, limit=number)
+    call.undo_by(lambda: board.unread(who, taken))
     answer: Answer = {"messages": [answers.message(given) for given in taken]}
     answer["more"] = bool(board.inbox(who, peek=True, limit=1))
     if taken and taken[0].seq > unread[0].seq:  # whoever reads for the first time begins with the newest

@@ -83,7 +83,7 @@ def _check(text: str) -> list[str] | None:
     """The call of dibs in a hook's text."""
     for line in text.splitlines():
         argv = commands.hook_argv(line.strip().removesuffix("|| exit 1"))
-        if ["hook", "git"] in (argv[1:3], argv[3:5]):
+        if commands.calls_hook(argv, "git"):
             return argv
     return None
 

@@ -12,6 +12,7 @@ import sys
 
 from dibs import fs
 from dibs.proving.matching import covered, edit_tools
+from dibs.proving.running import SAFELY
 from dibs.setup import commands
 from dibs.setup.advice import is_our_skill
 from dibs.setup.clients import CLIENTS, handlers
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 LARGEST = 1 << 20
 """Bytes; no client's configuration is longer."""
 _FLAGS = ("--require-lock", "--closed")
+_VARIABLES = (
+    "DIBS_BOARD", "DIBS_AGENT", "DIBS_KIND", "DIBS_SESSION", "DIBS_RUNTIME_DIR", "XDG_RUNTIME_DIR", "NO_COLOR",
+)  # fmt: skip
+"""What an entry may set for its server. Others (PYTHONPATH, LD_PRELOAD, PATH) make it run what they point at."""
 _CODEX_PASSES = (
     "HOME", "LOGNAME", "PATH", "SHELL", "USER", "__CF_USER_TEXT_ENCODING", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ",
 )  # fmt: skip
@@ -48,7 +53,7 @@ class Server:
         """What the server's environment is, if `around` is the client's."""
         handed_on = around if self.passes is None else (*self.passes, "DIBS_RUNTIME_DIR")  # the trial's own folder
         kept = {name: around[name] for name in handed_on if name in around}
-        return {**kept, **self.env}
+        return {**kept, **self.env, **SAFELY}
 
 
 class Hook:
@@ -67,10 +72,15 @@ class Hook:
     def requires_lock(self) -> bool:
         return "--require-lock" in self.argv
 
+    @property
+    def name(self) -> str | None:
+        """The worker that it is told to be."""
+        return option_of(self.argv, "--as")
+
 
 class Found:
     """What one client's files say. `faults` are reasons why something of ours that is there cannot work; `remarks` are
-    what else there is to say; `unreadable` are files that tell nothing, with the reason, and that setup would refuse."""
+    what else there is to say; `unreadable` are files that tell nothing, which setup would refuse, and why."""
 
     def __init__(self, client: str) -> None:
         self.client = client
@@ -103,6 +113,14 @@ class Found:
         """The hooks that the client asks when a tool is about to run."""
         return [hook for hook in self.hooks if hook.event == event and covered(self.client, hook.matcher, tool)]
 
+    def asked(self, tools: Iterable[tuple[str, str]]) -> list[tuple[Hook, str, str]]:
+        """Every different command that is asked for one of these, with the first event and tool that it serves."""
+        found: dict[tuple[str, float | None], tuple[Hook, str, str]] = {}
+        for event, tool in tools:
+            for hook in self.on(event, tool):
+                found.setdefault((hook.line, hook.limit), (hook, event, tool))
+        return list(found.values())
+
     def missing(self) -> list[str]:
         """Tools that write and for which nobody is asked, `EVENT` itself where it has none."""
         wanted = edit_tools(self.client)
@@ -129,7 +147,17 @@ def flags_of(words: Iterable[str]) -> list[str]:
 
 
 def board_of(argv: Sequence[str]) -> str | None:
-    return argv[argv.index("--board") + 1] if "--board" in argv[:-1] else None
+    return option_of(argv, "--board")
+
+
+def option_of(argv: Sequence[str], name: str) -> str | None:
+    """The value that a command line gives an option."""
+    for at, word in enumerate(argv):
+        if word == name and argv[at + 1 :]:
+            return argv[at + 1]
+        if word.startswith(f"{name}="):
+            return word.partition("=")[2]
+    return None
 
 
 def named_board(root: str) -> tuple[str, str] | None:
@@ -218,7 +246,7 @@ def _read_server(client: Client, root: str, documents: Mapping[str, dict[str, An
             f"the server dibs in {client.mcp} needs something that only the client knows: {open_ones[0]}"
         )
         return
-    why = _foreign_program(argv, "mcp", root)
+    why = _foreign_server(argv, settings, cwd, root)
     if why:
         found.faults.append(f"the server dibs in {client.mcp} was not tried: {why}")
         return
@@ -291,7 +319,7 @@ def _read_hook(
 ) -> None:
     line = handler.get("command")
     argv = commands.hook_argv(line)
-    if not isinstance(line, str) or ["hook", client.name] not in (argv[1:3], argv[3:5]):
+    if not isinstance(line, str) or not commands.calls_hook(argv, client.name):
         return
     found.has_hooks = True
     found.calls.append(argv)
@@ -345,18 +373,36 @@ def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def foreign_hook(line: str, argv: Sequence[str], client: str, root: str) -> str | None:
     """Why a hook's line is more, or something else, than a plain call of dibs."""
-    why = _foreign_program(argv, "hook", root)
-    if why:
-        return why
-    rest = _after_program(argv)[2:]
-    while rest:
-        if rest[0] in _FLAGS:
-            rest = rest[1:]
-        elif rest[0] in ("--board", "--as") and rest[1:]:
-            rest = rest[2:]
-        else:
-            return f"it has more than dibs setup writes: {rest[0]!r:.60}"
-    return "it does more than call dibs" if is_compound(line) else None
+    why = _foreign_program(argv, root, root) or _surplus(argv, ("hook", client), _FLAGS, ("--board", "--as"))
+    return why or ("it does more than call dibs" if is_compound(line) else None)
+
+
+def _foreign_server(argv: Sequence[str], settings: Iterable[str], cwd: str, root: str) -> str | None:
+    """Why a server's entry is more, or something else, than a plain call of dibs."""
+    for name in settings:
+        if name not in _VARIABLES:
+            return f"its entry sets {name[:60]}"
+    if not _is_inside(cwd, root):
+        return f"its working directory is outside this worktree: {cwd[:80]!r}"
+    if not os.path.isabs(argv[0]):
+        return f"{argv[0]} is not a full path"
+    values = ("--client", "--root", "--board", "--as")
+    return _foreign_program(argv, root, cwd) or _surplus(argv, ("mcp",), (), values)
+
+
+def _surplus(argv: Sequence[str], verbs: Sequence[str], flags: Sequence[str], values: Sequence[str]) -> str | None:
+    """What a call of dibs has besides its verbs, flags, and options with values; what else may run anything."""
+    wanted, words = list(verbs), commands.after_program(argv)
+    while words:
+        word = words.pop(0)
+        name, equals, _ = word.partition("=")
+        if word in wanted[:1]:
+            wanted.pop(0)
+        elif name in values and (equals or words):
+            del words[: 0 if equals else 1]
+        elif word not in flags:
+            return f"it has more than dibs setup writes: {word!r:.60}"
+    return f"it is no call of dibs {' '.join(verbs)}" if wanted else None
 
 
 def is_compound(line: str) -> bool:
@@ -373,26 +419,45 @@ def is_compound(line: str) -> bool:
         return True
 
 
-def _foreign_program(argv: Sequence[str], verb: str, root: str) -> str | None:
-    """Why a command is none of a dibs that may be run here; None if it is one."""
-    if verb not in _after_program(argv):
+def _foreign_program(argv: Sequence[str], root: str, cwd: str) -> str | None:
+    """Why a command, run in a folder, is none of a dibs that may be run here; None if it is one."""
+    if not _is_ours(argv):
         return f"it is no call of dibs: {' '.join(argv)[:80]!r}"
-    program = os.path.expanduser(argv[0])
-    if not os.path.dirname(program):
-        return (
-            None if _after_program(argv)[0] == verb and argv[0].startswith("dibs") else f"{argv[0]} is not a full path"
-        )
-    if not os.path.isabs(program):
+    program: str | None = argv[0]
+    if argv[0] == "dibs":  # as people write it into the hooks of other tools: the shell searches it
+        from shutil import which
+
+        search = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        program = which("dibs", path=os.pathsep.join(os.path.join(cwd, folder) for folder in search))
+        if program is None:
+            return "there is no dibs on the PATH"
+    if program is None or not os.path.isabs(program):
         return f"{argv[0]} is not a full path"
-    inside = os.path.realpath(os.path.dirname(program)).startswith(os.path.join(os.path.realpath(root), ""))
-    here = os.path.join(os.path.realpath(sys.prefix), "")
-    if inside and not os.path.join(os.path.realpath(os.path.dirname(program)), "").startswith(here):
+    folder = os.path.dirname(program)
+    is_running = _is_inside(folder, sys.prefix) and _is_inside(sys.prefix, root)
+    if _is_inside(folder, root) and not is_running:
         return f"{argv[0]} lies in this repository, and is not the dibs that is running"
-    return None
+    shadow = _shadow((root, cwd)) if commands.is_unsafe(argv) else None
+    return f"without -P, python -m dibs runs {shadow}, which lies in this repository" if shadow else None
 
 
-def _after_program(argv: Sequence[str]) -> list[str]:
-    name = argv[0].replace("\\", "/").rpartition("/")[2].lower() if argv else ""
-    if list(argv[1:3]) == ["-m", "dibs"]:
-        return list(argv[3:]) if name.startswith(("python", "pypy")) else []
-    return list(argv[1:]) if name.partition(".")[0] == "dibs" else []
+def _is_ours(argv: Sequence[str]) -> bool:
+    if not commands.after_program(argv):
+        return False
+    name = argv[0].replace("\\", "/").rpartition("/")[2].lower()
+    is_module = argv[1] in ("-P", "-m")
+    return name.startswith(("python", "pypy")) if is_module else name.partition(".")[0] == "dibs"
+
+
+def _shadow(folders: Iterable[str]) -> str | None:
+    """What Python would find under the name of dibs if it looked in these folders first."""
+    places = (os.path.join(folder, name) for folder in folders for name in ("dibs", "dibs.py", "dibs.pyc"))
+    return next((path for path in places if os.path.lexists(path)), None)
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    """Is it the folder, or in it?"""
+    try:
+        return os.path.join(os.path.realpath(path), "").startswith(os.path.join(os.path.realpath(folder), ""))
+    except ValueError:  # no path can hold a NUL
+        return False

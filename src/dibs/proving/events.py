@@ -8,13 +8,17 @@ if TYPE_CHECKING:
 
     Event = dict[str, Any]
 
-EDITS = {
-    "claude": ("PreToolUse", "Edit"),
-    "codex": ("PreToolUse", "apply_patch"),
-    "gemini": ("BeforeTool", "write_file"),
-    "cursor": ("preToolUse", "Write"),
+_PATCHERS = ("apply_patch", "ApplyPatch")
+_FIELDS: dict[str, dict[str, object]] = {
+    "Edit": {"old_string": "a", "new_string": "b", "replace_all": False},
+    "StrReplace": {"old_string": "a", "new_string": "b"},
+    "replace": {"old_string": "a", "new_string": "b"},
+    "NotebookEdit": {"new_source": "b\n"},
+    "EditNotebook": {"new_string": "b\n"},
+    "Delete": {},
 }
-"""The event and the tool with which an edit is attempted."""
+"""What tools get besides a path; others get the new content."""
+_PATHS = {"NotebookEdit": "notebook_path", "EditNotebook": "target_notebook", "StrReplace": "path", "Delete": "path"}
 SHELLS = {
     "claude": ("PreToolUse", "Bash"),
     "codex": ("PreToolUse", "Bash"),
@@ -24,26 +28,19 @@ SHELLS = {
 STARTS = {"claude": "SessionStart", "codex": "SessionStart", "gemini": "SessionStart", "cursor": "sessionStart"}
 
 
-def edit(client: str, session: str, root: str, path: str) -> Event:
-    """`path` is relative to the root."""
-    name, tool = EDITS[client]
-    full = f"{root}/{path}"
-    if client == "codex":
-        patch = f"*** Begin Patch\n*** Update File: {path}\n@@\n-a\n+b\n*** End Patch"
-        fields: Event = {"command": patch}
-    elif client == "claude":
-        fields = {"file_path": full, "old_string": "a", "new_string": "b", "replace_all": False}
-    else:
-        fields = {"file_path": full, "content": "b\n"}
-    return {**_common(client, session, root, name), "tool_name": tool, "tool_input": fields, **_call(client)}
-
-
-def shell(client: str, session: str, root: str, path: str) -> Event:
-    name, tool = SHELLS[client]
+def attempt(client: str, session: str, root: str, path: str, event: str, tool: str) -> Event:
+    """A tool, or a shell, is about to write to a path, which is relative to the root."""
+    common = _common(client, session, root, event)
     line = f"echo b > {path}"
     if not tool:
-        return {**_common(client, session, root, name), "command": line, "sandbox": False}
-    return {**_common(client, session, root, name), "tool_name": tool, "tool_input": {"command": line}, **_call(client)}
+        return {**common, "command": line, "sandbox": False}
+    if (event, tool) == SHELLS[client]:
+        fields: Event = {"command": line}
+    elif tool in _PATCHERS:
+        fields = {"command": f"*** Begin Patch\n*** Update File: {path}\n@@\n-a\n+b\n*** End Patch"}
+    else:
+        fields = {_PATHS.get(tool, "file_path"): f"{root}/{path}", **_FIELDS.get(tool, {"content": "b\n"})}
+    return {**common, "tool_name": tool, "tool_input": fields, **_call(client)}
 
 
 def start(client: str, session: str, root: str) -> Event:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LIMIT = 10.0
 """Seconds that a hook gets if its configuration gives it more, or nothing."""
+SAFELY = {"PYTHONSAFEPATH": "1"}
+"""A `python -m dibs` that stands in the repository must not run a package of that name there."""
 _MOST = 1 << 16
 _IDENTITY = (
     "DIBS_AGENT", "DIBS_SESSION", "DIBS_KIND", "DIBS_JSON", "CLAUDE_CODE_SESSION_ID", "CLAUDE_ENV_FILE",
@@ -40,7 +42,7 @@ def surroundings(folder: str) -> dict[str, str]:
     temporary, runtime = os.path.join(folder, "tmp"), os.path.join(folder, "run")
     for path in (temporary, runtime):
         os.makedirs(path, 0o700, exist_ok=True)
-    return {**kept, "TMPDIR": temporary, "DIBS_RUNTIME_DIR": runtime}
+    return {**kept, **SAFELY, "TMPDIR": temporary, "DIBS_RUNTIME_DIR": runtime}
 
 
 class Outcome:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 
-from dibs.errors import Busy, Unsupported
+from dibs.errors import Busy, Invalid, Unsupported
 from dibs.proving import committing, configured, events, serving
+from dibs.proving.matching import edit_tools
 from dibs.proving.running import LIMIT, Outcome, run, shell, surroundings
 from dibs.setup import commands
 from dibs.setup.clients import CLIENTS
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
     from dibs.proving.serving import Answers
 
     Told = Callable[[str], None]
+    Asked = tuple[Hook, str, str]
 
 NAMES = (*CLIENTS, "git")
 GUARDED, ADVISORY, NOT_SET_UP = "guarded", "advisory", "not set up"
 LEASE = 60.0
+MOST = 8
+"""Different commands of one client that are tried; whoever has more, has not set them up with dibs."""
 _NOTES = {
     "claude": "Claude Code starts the server only after you approved it (/mcp), which dibs cannot see",
     "codex": "Codex runs hooks only in a project that you trust, once you reviewed them (/hooks); dibs cannot see that",
@@ -113,13 +117,12 @@ def prove(board: TaskBoard, root: str, tell: Told | None = None, is_named: bool 
 
 
 def _other_worktrees(root: str) -> list[str]:
-    from dibs.errors import Invalid
     from dibs.radar import worktrees
 
     here = os.path.realpath(root)
     try:
         return [tree for tree in worktrees(here) if tree != here]
-    except Invalid:
+    except (Invalid, Unsupported):  # no repository, or no git
         return []
 
 
@@ -270,7 +273,7 @@ async def _try_server(
     hooks = [hook for hook in found.hooks if hook.event == events.STARTS.get(proof.client)]
 
     async def same_worker(answers: Answers) -> None:
-        if hooks and answers.worker:
+        if hooks and answers.worker and hooks[0].name in (None, _named(found.server)):  # others have been told
             await _compare(proof, hooks[0], answers.worker, withheld, held, folder, around)
 
     async with turn:
@@ -327,6 +330,18 @@ async def _compare(
         )
 
 
+def _named(server: Server | None) -> str | None:
+    """The worker that a server is told to be."""
+    return None if server is None else configured.option_of(server.argv, "--as") or server.env.get("DIBS_AGENT")
+
+
+def _two_workers(name: str, found: Found) -> str:
+    own = _named(found.server)
+    other = "the server" if found.has_server else "the agent's shell"
+    act = f"acts for {own}" if own else "does not"
+    return f"with --as a hook acts for {name}, {other} {act}: the agent would be kept from its own locks"
+
+
 # -- its hooks
 
 
@@ -344,27 +359,49 @@ async def _try_hooks(proof: Proof, found: Found, held: Held, folder: str, around
     proof.hook |= {"commands": lines, "not_asked_for": missing}
     if missing and found.hooks:
         proof.faults.append(f"the hook is not asked for {', '.join(missing)}: the matcher is too narrow")
+    for name in dict.fromkeys(hook.name for hook in found.hooks):
+        if name is not None and name != _named(found.server):
+            proof.faults.append(_two_workers(name, found))
     if held.by is None:
         proof.gaps.append("this board keeps no locks on files: there is nothing that a hook could deny")
         return
-    cases = (
-        ("edit", events.EDITS[client], events.edit(client, held.session, held.root, held.path), True),
-        ("shell write", events.SHELLS[client], events.shell(client, held.session, held.root, held.path), True),
-        ("edit", events.EDITS[client], events.edit(client, held.session, held.root, held.free), False),
-    )
-    for what, (event, tool), document, is_held in cases:
-        hooks = {hook.line: hook for hook in found.on(event, tool)}
-        if not hooks:
-            continue  # it is among those that are missing
-        outcomes = [(hook, await _ask(client, hook, document, folder, around)) for hook in list(hooks.values())[:4]]
-        fault = _held_fault(client, what, outcomes, held) if is_held else _free_fault(client, outcomes, held)
-        key = f"denied_{what.replace(' ', '_')}" if is_held else "passed_free"
-        proof.hook[key] = fault is None
-        proof.hook["seconds"] = round(max(outcome.seconds for _, outcome in outcomes), 3)
-        if fault is not None:
-            proof.faults.append(fault)
-        if any(outcome.code is None for _, outcome in outcomes):
+    shells = [events.SHELLS[client]]
+    edits = [each for each in edit_tools(client) if each not in shells]
+    for what, asked, path in (
+        ("edit", found.asked(edits), held.path),
+        ("shell write", found.asked(shells), held.path),
+        ("edit", found.asked(edits), held.free),
+    ):
+        if asked and not await _try_case(proof, what, asked, path, held, folder, around):
             return  # the others would wait as long
+        if len(asked) > MOST:
+            _once(proof.faults, f"there are {len(asked)} different commands of dibs, of which {MOST} were tried")
+
+
+async def _try_case(
+    proof: Proof, what: str, asked: Sequence[Asked], path: str, held: Held, folder: str, around: dict[str, str]
+) -> bool:
+    """Ask every command about one path. Each must do as it should: every tool has those that are asked for it, and
+    which of them a client hears first is its own affair. False if one did not answer."""
+    client, judge = proof.client, _free_fault if path == held.free else _held_fault
+    key = "passed_free" if path == held.free else f"denied_{what.replace(' ', '_')}"
+    proof.hook[key] = True
+    for hook, event, tool in asked[:MOST]:
+        document = events.attempt(client, held.session, held.root, path, event, tool)
+        outcome = await _ask(client, hook, document, folder, around)
+        fault = judge(client, what, hook, outcome, held)
+        proof.hook["seconds"] = max(proof.hook.get("seconds", 0.0), round(outcome.seconds, 3))
+        if fault is not None:
+            proof.hook[key] = False
+            _once(proof.faults, fault if len(asked) == 1 else f"{fault} (asked for {tool or event})")
+        if outcome.code is None:
+            return False
+    return True
+
+
+def _once(texts: list[str], text: str) -> None:
+    if text not in texts:
+        texts.append(text)
 
 
 async def _ask(client: str, hook: Hook, document: dict[str, Any], folder: str, around: dict[str, str]) -> Outcome:
@@ -373,38 +410,35 @@ async def _ask(client: str, hook: Hook, document: dict[str, Any], folder: str, a
     limit = min(hook.limit or LIMIT, LIMIT)
     cwd = str(document["cwd"])
     project = {"claude": {"CLAUDE_PROJECT_DIR": cwd}, "gemini": {"GEMINI_PROJECT_DIR": cwd}}.get(client, {})
+    # The words that were looked at, and not the line: a shell would put in files for an asterisk.
+    line = hook.line if os.name == "nt" else commands.shell_line(hook.argv)
     try:
-        return await run(shell(hook.line), folder, cwd, {**around, **project}, dumps(document), limit)
+        return await run(shell(line), folder, cwd, {**around, **project}, dumps(document), limit)
     except OSError as error:
         return Outcome(127, "", f"{error.filename}: {error.strerror}", 0.0)
 
 
-def _held_fault(client: str, what: str, outcomes: Sequence[tuple[Hook, Outcome]], held: Held) -> str | None:
-    """Why the attempt on the held path was not denied as it must be; one hook that denies is enough."""
-    reasons = []
-    for hook, outcome in outcomes:
-        reason = _denial(client, outcome)
-        if reason is not None and (held.by or "") in reason:
-            return None
-        if reason is not None:
-            reasons.append(f"the hook denied a forbidden {what} without naming who holds it: {reason[:200]}")
-        else:
-            reasons.append(f"the hook did not deny a forbidden {what}{_broken(hook, outcome)}")
-    return reasons[0]
+def _held_fault(client: str, what: str, hook: Hook, outcome: Outcome, held: Held) -> str | None:
+    """Why the attempt on the held path was not denied as it must be."""
+    reason = _denial(client, outcome)
+    if reason is None:
+        return f"the hook did not deny a forbidden {what}{_broken(hook, outcome)}"
+    if (held.by or "") in reason:
+        return None
+    return f"the hook denied a forbidden {what} without naming who holds it: {reason[:200]}"
 
 
-def _free_fault(client: str, outcomes: Sequence[tuple[Hook, Outcome]], held: Held) -> str | None:
-    for hook, outcome in outcomes:
-        reason = _denial(client, outcome)
-        if hook.requires_lock:
-            if reason is None or held.free not in reason:
-                return f"with --require-lock the hook did not deny an edit that nobody locked{_broken(hook, outcome)}"
-        elif reason is not None:
-            return f"the hook denied an edit of a free file: {reason[:200]}"
-        elif outcome.code != 0:
-            return f"the hook fails{_broken(hook, outcome)}"
-        elif events.allows(client, _answer(outcome)):
-            return "the hook allows edits itself, and so answers the user's own permission prompt"
+def _free_fault(client: str, what: str, hook: Hook, outcome: Outcome, held: Held) -> str | None:
+    reason = _denial(client, outcome)
+    if hook.requires_lock:
+        if reason is None or held.free not in reason:
+            return f"with --require-lock the hook did not deny an {what} that nobody locked{_broken(hook, outcome)}"
+    elif reason is not None:
+        return f"the hook denied an {what} of a free file: {reason[:200]}"
+    elif outcome.code != 0:
+        return f"the hook fails{_broken(hook, outcome)}"
+    elif events.allows(client, _answer(outcome)):
+        return f"the hook allows {what}s itself, and so answers the user's own permission prompt"
     return None
 
 
@@ -426,8 +460,9 @@ def _broken(hook: Hook, outcome: Outcome) -> str:
         return f": it did not answer within {min(hook.limit or LIMIT, LIMIT):g} s"
     if outcome.code:
         return f": it ended with exit code {outcome.code}{outcome.last_words()}"
-    if "--board" in hook.argv:
-        return f"; it looks at the board {hook.argv[hook.argv.index('--board') + 1]}{outcome.last_words()}"
+    board = configured.board_of(hook.argv)
+    if board is not None:
+        return f"; it looks at the board {board}{outcome.last_words()}"
     return outcome.last_words()
 
 

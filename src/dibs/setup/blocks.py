@@ -7,23 +7,27 @@
 `take_out` undoes `put` to the byte. At the end a block brings the line end before it along, whether that ends a last
 line that had none or makes an empty line. Behind the first line it brings the one after it, unless the file ends there.
 Only in a file that it fills alone does it begin at the first byte, and so a file that was there, empty, stays.
+
+Marks in a fenced block of code, or indented, as Markdown that tells about dibs may show them, are none. Behind a fence
+that nobody closes all is code, to the end: there the block goes before that fence.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 class Kind:
     """How the first and the last line of a block are written."""
 
-    __slots__ = ("after", "before")
+    __slots__ = ("after", "before", "has_fences")
 
-    def __init__(self, before: str, after: str) -> None:
+    def __init__(self, before: str, after: str, has_fences: bool = False) -> None:
         self.before = before
         self.after = after
+        self.has_fences = has_fences
 
     def first(self, words: str) -> str:
         return f"{self.before} dibs:begin {words}".rstrip() + self.after
@@ -33,8 +37,9 @@ class Kind:
         return f"{self.before} dibs:end{self.after}"
 
 
-MARKDOWN = Kind("<!--", " -->")
+MARKDOWN = Kind("<!--", " -->", has_fences=True)
 HASH = Kind("#", "")
+_BOM = "\ufeff"
 
 
 class Block:
@@ -75,7 +80,8 @@ def put(text: str | None, block: Block, behind_line: int = 0) -> str:
         start, end = place
         return text[:start] + block.text(_newline(text, start, end)) + text[end:]
     if not behind_line:
-        return text + newline + block.text(newline) + newline
+        end = _end(text, block.kind)
+        return text[:end] + newline + block.text(newline) + newline + text[end:]
     at = text.find("\n") + 1
     return text[:at] + block.text(newline) + newline + text[at:] if at else text + newline + block.text(newline)
 
@@ -93,7 +99,7 @@ def take_out(text: str, kind: Kind, behind_line: int = 0) -> str | None:
     if (following == 0 or not behind_line) and kept.endswith(newline):
         without = kept.removesuffix(newline)
         # What somebody has written behind it since must not run into the line before it.
-        kept = without if not rest or not without or without.endswith("\n") else kept
+        kept = without if not rest or without in ("", _BOM) or without.endswith("\n") else kept
     return kept + rest
 
 
@@ -105,16 +111,48 @@ def _newline(text: str, start: int, end: int) -> str:
 def _place(text: str, kind: Kind) -> tuple[int, int] | None:
     """From the first mark to the end of the last one, its line end not included."""
     begins, ends = [], []
-    at = 0
-    for line in text.splitlines(keepends=True):
-        bare = line.strip()
+    for at, line, fence in _lines(text, kind):
+        bare = line.rstrip() if kind.has_fences else line.strip()
+        if fence is not None:
+            continue
         if bare.startswith(f"{kind.before} dibs:begin") and bare.endswith(kind.after):
             begins.append(at)
         elif bare == kind.last:
             ends.append(at + len(line.rstrip("\r\n")))
-        at += len(line)
     if not begins and not ends:
         return None
     if len(begins) != 1 or len(ends) != 1 or begins[0] > ends[0]:
         raise ValueError(f"it needs exactly one line '{kind.before} dibs:begin …' and one '{kind.last}' behind it")
     return begins[0], ends[0]
+
+
+def _end(text: str, kind: Kind) -> int:
+    """Where the text ends, or the fence begins that is open there."""
+    inside = None
+    for _, _, fence in _lines(text, kind):
+        inside = fence
+    return len(text) if inside is None else inside
+
+
+def _lines(text: str, kind: Kind) -> Iterator[tuple[int, str, int | None]]:
+    """Each line, where it begins, and where the fence begins that it is in; a closing fence is in none."""
+    at, mark, opened = 0, "", None
+    for line in text.split("\n"):
+        start = at + (1 if at == 0 and line.startswith(_BOM) else 0)
+        found = _fence(text[start : at + len(line)]) if kind.has_fences else ""
+        if opened is None:
+            mark, opened = found, start if found else None
+        elif found.startswith(mark) and text[start : at + len(line)].strip() == found:
+            opened = None
+        yield start, text[start : at + len(line)], opened
+        at += len(line) + 1
+
+
+def _fence(line: str) -> str:
+    """The sign that opens or closes a fence, as CommonMark has it: three or more, indented by three at most."""
+    bare = line.lstrip(" ")
+    sign = bare[:1]
+    length = len(bare) - len(bare.lstrip(sign)) if sign in ("`", "~") else 0
+    if length < 3 or len(line) - len(bare) > 3 or (sign == "`" and "`" in bare[length:]):
+        return ""
+    return bare[:length]

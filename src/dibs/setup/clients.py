@@ -128,7 +128,7 @@ class Client:
                 for entry in entries if isinstance(entries, list) else ():
                     for handler in handlers(entry):
                         argv = commands.hook_argv(handler.get("command"))
-                        if ["hook", self.name] in (argv[1:3], argv[3:5]):
+                        if commands.calls_hook(argv, self.name):
                             found.setdefault(event, []).append(argv)
         return found
 

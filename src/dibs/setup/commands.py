@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+_SAFELY = ["-P", "-m", "dibs"]
+_ONCE = ["-m", "dibs"]
+"""As earlier versions wrote it."""
+
 
 def program() -> list[str]:
     """The dibs that is running, as a client can start it from anywhere."""
@@ -27,7 +31,8 @@ def program() -> list[str]:
     # Links are not followed: a package manager keeps /…/bin/dibs pointing at the version of the day.
     if path and _is_dibs(path) and os.path.isfile(path) and os.access(path, os.X_OK):
         return _usable([os.path.abspath(path)])
-    return _usable([os.path.abspath(sys.executable), "-m", "dibs"])
+    # Without -P the working directory is searched first, and a folder dibs in the repository would be run instead.
+    return _usable([os.path.abspath(sys.executable), *_SAFELY])
 
 
 def _usable(words: list[str]) -> list[str]:
@@ -96,7 +101,7 @@ def server(words: Sequence[str], client: str, rooted: bool, board: str | None) -
 def is_server(entry: Any, client: str) -> bool:
     """Is it an entry that setup wrote, with whatever path and options?"""
     argv = server_argv(entry)
-    return argv is not None and _is_absolute(argv[0]) and _after_program(argv)[:3] == ["mcp", "--client", client]
+    return argv is not None and _is_absolute(argv[0]) and after_program(argv)[:3] == ["mcp", "--client", client]
 
 
 def server_argv(entry: Any) -> list[str] | None:
@@ -130,7 +135,7 @@ def shell_line(argv: Sequence[str]) -> str:
 
 def is_hook(command: Any, client: str) -> bool:
     argv = hook_argv(command)
-    return bool(argv) and _is_absolute(argv[0]) and _after_program(argv)[:2] == ["hook", client]
+    return bool(argv) and _is_absolute(argv[0]) and after_program(argv)[:2] == ["hook", client]
 
 
 def hook_argv(command: Any) -> list[str]:
@@ -145,11 +150,22 @@ def hook_argv(command: Any) -> list[str]:
         return []
 
 
-def _after_program(argv: Sequence[str]) -> list[str]:
-    """What follows `/path/dibs` or `/path/python -m dibs`; nothing if it is another program."""
-    if list(argv[1:3]) == ["-m", "dibs"]:
-        return list(argv[3:])
-    return list(argv[1:]) if _is_dibs(argv[0]) else []
+def calls_hook(argv: Sequence[str], client: str) -> bool:
+    """Does it look like a hook of dibs for this client, whatever the program is?"""
+    return ["hook", client] in (list(argv[at : at + 2]) for at in (1, 3, 4))
+
+
+def is_unsafe(argv: Sequence[str]) -> bool:
+    """Is it a call that runs a package dibs of the working directory, if there is one?"""
+    return list(argv[1:3]) == _ONCE
+
+
+def after_program(argv: Sequence[str]) -> list[str]:
+    """What follows `/path/dibs` or `/path/python -P -m dibs`; nothing if it is another program."""
+    for module in (_SAFELY, _ONCE):
+        if list(argv[1 : 1 + len(module)]) == module:
+            return list(argv[1 + len(module) :])
+    return list(argv[1:]) if argv and _is_dibs(argv[0]) else []
 
 
 def _is_dibs(path: str) -> bool:

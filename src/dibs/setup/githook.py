@@ -95,7 +95,7 @@ def command(root: str) -> list[str] | None:
     data = fs.read_file(path) if os.access(path, os.X_OK) else None
     for line in (data or b"").decode("utf-8", "replace").splitlines():
         argv = commands.hook_argv(line.strip().removesuffix("|| exit 1"))
-        if ["hook", "git"] in (argv[1:3], argv[3:5]):
+        if commands.calls_hook(argv, "git"):
             return argv
     return None
 

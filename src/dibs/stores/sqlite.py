@@ -186,6 +186,8 @@ class SqliteStore:
             raise NoBoard(f"there is no board at {path}", hint="make one with: dibs init", path=path)
         if os.path.isdir(path):
             raise foreign(self.path, "is a folder")
+        if not os.path.isfile(path):  # SQLite would wait for the other end of a pipe, and nothing could end that
+            raise foreign(self.path, "is not a dibs board but a pipe or a device")
         self._refuse_network(os.path.dirname(path))
         self._refuse_foreign()
         self._file = self._file_there()
