@@ -280,6 +280,8 @@ def reasons(
             Reason("reserved", f"reserved for {'an agent' if task.reserved == 'agent' else 'a human'}", task.id)
         )
     for lock in conflicts:
+        if lock.task_id == task.id:
+            continue  # that its holder has its files goes without saying
         what = f" for task {lock.task_id}" if lock.task_id else ""
         found.append(
             Reason("path",

@@ -32,6 +32,61 @@ def test_putting_in_and_taking_out_gives_the_same_bytes(text: str, kind: object,
     assert take_out(twice, marks, behind) == text
 
 
+MARKS = ["<!-- dibs:begin claude -->", "<!-- dibs:begin -->", "<!-- dibs:end -->"]
+FENCES = ["```", "~~~", "````", "~~~~~", "   ```", "```md", "~~~ `x`", "``` ", "```\r"]
+INSIDE = [*MARKS, *MARKS, "text", "", "    ```", "~~~x", "```x```", "``", "# dibs", "\u2028", "é"]
+
+
+@st.composite
+def fenced(draw: st.DrawFn) -> str:
+    """Markdown in which marks stand in fences (the last may be open to the end), or indented, but nowhere else."""
+    lines: list[str] = []
+    for _ in range(draw(st.integers(0, 3))):
+        lines += draw(
+            st.lists(st.sampled_from(["text", "", "  <!-- dibs:end -->", "    ```", "```a`b```"]), max_size=2)
+        )
+        fence = draw(st.sampled_from(FENCES))
+        sign = fence.strip()[: len(fence.strip()) - len(fence.strip().lstrip(fence.strip()[0]))]
+        others = [line for line in (*INSIDE, *FENCES) if not line.strip().startswith(sign) or line.strip() != sign]
+        inside = draw(st.lists(st.sampled_from([line for line in others if not _closes(line, sign)]), max_size=5))
+        lines += [fence, *inside, draw(st.sampled_from(["", " ", "   "])) + sign + draw(st.sampled_from(["", "  "]))]
+    if lines and draw(st.booleans()):
+        lines += [draw(st.sampled_from(["```", "~~~~ x"])), *draw(st.lists(st.sampled_from(MARKS), max_size=3))]
+    newline = draw(st.sampled_from(["\n", "\r\n"]))
+    return draw(st.sampled_from(["", "\ufeff"])) + newline.join(lines) + draw(st.sampled_from(["", newline, "\r"]))
+
+
+def _closes(line: str, sign: str) -> bool:
+    bare = line.strip()
+    return len(bare) >= len(sign) and set(bare) == set(sign)
+
+
+@given(fenced())
+def test_marks_in_a_fence_are_somebody_elses(text: str) -> None:
+    assert find(text, MARKDOWN) is None
+    assert take_out(text, MARKDOWN) == text
+    first, second = Block(MARKDOWN, "claude", ["one"]), Block(MARKDOWN, "", ["two", "", "three"])
+    once = put(text, first)
+    assert find(once, MARKDOWN) == first
+    assert put(once, first) == once
+    assert take_out(once, MARKDOWN) == text
+    twice = put(once, second)
+    assert find(twice, MARKDOWN) == second
+    assert take_out(twice, MARKDOWN) == text
+
+
+def test_a_fence_that_is_never_closed_stays_behind_the_block() -> None:
+    text = "mine\n```\n<!-- dibs:begin -->\n<!-- dibs:end -->\n"
+    assert put(text, Block(MARKDOWN, "", ["x"])) == (
+        "mine\n\n<!-- dibs:begin -->\nx\n<!-- dibs:end -->\n```\n<!-- dibs:begin -->\n<!-- dibs:end -->\n"
+    )
+
+
+def test_only_markdown_has_fences() -> None:
+    text = "```\n# dibs:begin\nx\n# dibs:end\n```\n"
+    assert find(text, HASH) == Block(HASH, "", ["x"])
+
+
 def test_a_file_with_nothing_else_goes_away() -> None:
     assert take_out(put(None, Block(HASH, "", ["x"])), HASH) is None
 

@@ -302,3 +302,17 @@ def test_somebody_elses_hook_of_the_same_words_stays(repository: Repository) -> 
     assert len(repository.json(".claude/settings.local.json")["hooks"]["PreToolUse"]) == 2
     repository.ok("setup", "claude", "--remove")
     assert repository.files() == before
+
+
+@pytest.mark.parametrize("end", ["```\n", ""])
+def test_advice_that_somebody_shows_in_a_block_of_code_is_theirs(repository: Repository, end: str) -> None:
+    text = f"# How we work\n\n```md\n<!-- dibs:begin claude -->\nour own words\n<!-- dibs:end -->\n{end}"
+    repository.write("AGENTS.md", text)
+    repository.ok("setup", "claude")
+    assert "our own words" in repository.read("AGENTS.md")
+    assert "Claim before you work" in repository.read("AGENTS.md")
+    repository.ok("setup", "codex")
+    assert repository.read("AGENTS.md").count("Claim before you work") == 1
+    repository.ok("setup", "codex", "--remove")
+    repository.ok("setup", "claude", "--remove")
+    assert repository.read("AGENTS.md") == text

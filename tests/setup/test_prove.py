@@ -19,7 +19,7 @@ import pytest
 from dibs import TaskBoard
 from dibs.proving import serving
 from dibs.proving.configured import is_compound, read
-from dibs.proving.matching import covered
+from dibs.proving.matching import covered, edit_tools
 from dibs.proving.trial import prove
 from tests.cli.shell import PATIENCE, Result, width
 from tests.setup.repository import CLIENTS, Repository
@@ -393,6 +393,76 @@ def test_a_matcher_that_is_too_narrow(repository: Proving) -> None:
     assert all(named(result)[name]["verdict"] == ADVISORY for name in found)
 
 
+def test_every_command_is_asked(repository: Proving, tmp_path: Path) -> None:
+    """Each tool may have a command of its own: one that looks elsewhere guards nothing."""
+    url = f"sqlite:{tmp_path}/other.db"
+    TaskBoard.open(url, create=True).close()
+    for client, event, first, second in (
+        ("claude", "PreToolUse", "Edit|Bash", "Write|NotebookEdit"),
+        ("cursor", "preToolUse", "Write|StrReplace|Edit|Delete", "EditNotebook|ApplyPatch"),
+        ("gemini", "BeforeTool", "write_file|run_shell_command", "replace"),
+    ):
+        repository.only_hooks(client)
+        hooks = repository.json(HOOKS[client])["hooks"][event][0]
+        other = json.loads(json.dumps(hooks).replace(f" hook {client}", f" hook {client} --board {url}"))
+        entries = [{**hooks, "matcher": first}, {**other, "matcher": second}]
+        repository.change(HOOKS[client], lambda d, event=event, entries=entries: d["hooks"].update({event: entries}))
+    found = named(repository.prove())
+    for client, tool in (("claude", "Write"), ("cursor", "EditNotebook"), ("gemini", "replace")):
+        fault = f"the hook did not deny a forbidden edit; it looks at the board {url} (asked for {tool})"
+        assert (found[client]["verdict"], found[client]["faults"]) == (ADVISORY, [fault])
+        assert found[client]["hook"]["denied_edit"] is False
+
+
+@pytest.mark.parametrize("client", HOOKS)
+def test_a_command_for_each_tool(repository: Proving, client: str) -> None:
+    """An attempt with any tool is one that the hook understands."""
+    repository.set_up(client)
+    for path in (".mcp.json", ".cursor/mcp.json", ".codex/config.toml"):
+        (repository.folder / path).unlink(missing_ok=True)
+    tools: dict[str, list[str]] = {}
+    for event, tool in edit_tools(client):
+        tools.setdefault(event, []).append(tool)
+    for event, names in tools.items():
+        entry = json.dumps(repository.json(HOOKS[client])["hooks"][event][0])
+        entries = [
+            {**json.loads(entry.replace(f" hook {client}", f" hook {client}{' --closed' * n}")), "matcher": tool}
+            for n, tool in enumerate(names)
+        ]
+        repository.change(HOOKS[client], lambda d, event=event, entries=entries: d["hooks"].update({event: entries}))
+    proof = repository.proof(client, code=0)
+    assert (proof["verdict"], proof["faults"]) == (GUARDED, [])
+    assert len(proof["hook"]["commands"]) >= max(map(len, tools.values()))
+
+
+def test_more_commands_than_are_tried(repository: Proving) -> None:
+    repository.only_hooks("claude")
+    group = json.dumps(repository.json(HOOKS["claude"])["hooks"]["PreToolUse"][0])
+    groups = [json.loads(group.replace(" hook claude", f" hook claude{' --closed' * n}")) for n in range(9)]
+    repository.change(HOOKS["claude"], lambda d: d["hooks"].update(PreToolUse=groups))
+    faults = repository.proof("claude", code=1)["faults"]
+    assert faults == ["there are 9 different commands of dibs, of which 8 were tried"]
+
+
+def test_a_hook_that_is_told_who_it_is(repository: Proving) -> None:
+    repository.set_up("claude")
+    text = repository.read(HOOKS["claude"])
+    before, middle, after = text.partition(" hook claude")  # of what is asked before an edit, and nothing else
+    repository.write(HOOKS["claude"], f"{before}{middle} --as bob{after}")
+    proof = repository.proof("claude", code=1)
+    why = "the agent would be kept from its own locks"
+    assert (proof["verdict"], proof["next"]) == (ADVISORY, "dibs setup claude")
+    assert proof["faults"] == [f"with --as a hook acts for bob, the server does not: {why}"]
+    repository.write(HOOKS["claude"], text.replace(" hook claude", " hook claude --as bob"))
+    assert repository.proof("claude", code=1)["reasons"] == proof["faults"]
+    repository.change(".mcp.json", lambda d: d["mcpServers"]["dibs"].update(env={"DIBS_AGENT": "eve"}))
+    assert repository.proof("claude", code=1)["faults"] == [
+        f"with --as a hook acts for bob, the server acts for eve: {why}"
+    ]
+    repository.change(".mcp.json", lambda d: d["mcpServers"]["dibs"].update(env={"DIBS_AGENT": "bob"}))
+    assert repository.proof("claude", code=0)["verdict"] == GUARDED
+
+
 def test_locks_that_are_required(repository: Proving) -> None:
     for client in ("claude", "gemini", "git"):
         if client == "git":
@@ -544,7 +614,11 @@ def test_nobody_elses_command_is_run(repository: Proving, tmp_path: Path) -> Non
         "tools/dibs hook claude",
         f"touch {mark} hook claude",
         f"{touch} -m dibs hook claude",
+        f"{touch} -P -m dibs hook claude",
+        f"{tmp_path}/w*k/tools/dibs hook claude",
+        "'~/tools/dibs' hook claude",
     ]
+    repository.write("~/tools/dibs", f"#!/bin/sh\ntouch {mark}\n", 0o755)
     entries = [{"hooks": [{"type": "command", "command": line}]} for line in lines]
     repository.write(HOOKS["claude"], json.dumps({"hooks": {"PreToolUse": entries, "SessionStart": entries}}))
     for client, path, section in (
@@ -564,6 +638,126 @@ def test_nobody_elses_command_is_run(repository: Proving, tmp_path: Path) -> Non
     assert "lies in this repository" in found["cursor"]["reasons"][0]
     assert found["git"]["verdict"] == GUARDED, found["git"]
     assert any("other commands" in note for note in found["git"]["notes"])
+
+
+SETS = "the server dibs in {} was not tried: its entry sets {}"
+MORE = "the server dibs in {} was not tried: it has more than dibs setup writes: {}"
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        *(({"env": {name: "."}}, SETS.format(".mcp.json", name)) for name in ("PYTHONHOME", "LD_PRELOAD", "PATH", "X")),
+        ({"env": {"NO_COLOR": "1", "PYTHONPATH": "."}}, SETS.format(".mcp.json", "PYTHONPATH")),
+        ({"cwd": ".."}, "its working directory is outside this worktree"),
+        ({"cwd": "away"}, "its working directory is outside this worktree"),
+        ({"cwd": "\0"}, "its working directory is outside this worktree"),
+        ({"command": "dibs", "args": ["mcp"]}, "was not tried: dibs is not a full path"),
+        ({"command": "~/dibs", "args": ["mcp"]}, "was not tried: ~/dibs is not a full path"),
+        ({"args": ["-P", "-m", "dibs", "run", "--", "touch", "mcp"]}, MORE.format(".mcp.json", "'run'")),
+        ({"args": ["-P", "-m", "dibs", "mcp", "--new-token", "bob"]}, MORE.format(".mcp.json", "'--new-token'")),
+        ({"args": ["-P", "-m", "dibs", "--as", "mcp"]}, "was not tried: it is no call of dibs mcp"),
+    ],
+)
+def test_an_entry_that_may_make_its_server_run_something_else(
+    repository: Proving, tmp_path: Path, entry: dict[str, Any], fault: str
+) -> None:
+    (repository.folder / "away").symlink_to(tmp_path)
+    break_server(repository, **entry)
+    found = read("claude", str(repository.folder))
+    assert (found.server, found.has_server) == (None, True)
+    assert any(fault in each for each in found.faults), found.faults
+
+
+def test_an_entry_may_say_what_dibs_asks_for(repository: Proving) -> None:
+    names = ("BOARD", "AGENT", "KIND", "SESSION", "RUNTIME_DIR")
+    env = {**{f"DIBS_{name}": "x" for name in names}, "XDG_RUNTIME_DIR": "x", "NO_COLOR": "1"}
+    (repository.folder / "sub").mkdir()
+    words = ["-P", "-m", "dibs", "--board=x", "mcp", "--as", "bob", "--client", "claude", "--root", "."]
+    break_server(repository, env=env, cwd="sub", args=words)
+    found = read("claude", str(repository.folder))
+    assert found.faults == []
+    assert found.server is not None
+    assert (found.server.env, found.server.cwd) == (env, str(repository.folder / "sub"))
+
+
+def test_no_module_of_the_repository_is_run_by_way_of_the_environment(repository: Proving, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    repository.write("evil/sitecustomize.py", f"open({str(mark)!r}, 'w')\n")
+    break_server(repository, env={"PYTHONPATH": str(repository.folder / "evil")})
+    proof = repository.proof("claude", code=1)
+    assert (proof["verdict"], mark.exists()) == (ADVISORY, False)
+    assert proof["faults"] == [SETS.format(".mcp.json", "PYTHONPATH")]
+
+
+def test_a_program_at_the_root_of_the_repository_is_not_run(repository: Proving, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    program = repository.write("dibs", f"#!/bin/sh\ntouch {mark}\n", 0o755)
+    entry = {"command": "${workspaceFolder}/dibs", "args": ["mcp"]}
+    repository.write(".cursor/mcp.json", json.dumps({"mcpServers": {"dibs": entry}}))
+    handlers = [{"type": "command", "command": f"{word} hook claude"} for word in (str(program), "dibs")]
+    repository.write(HOOKS["claude"], json.dumps({"hooks": {"PreToolUse": [{"hooks": handlers}]}}))
+    result = outside_of_the_repository(repository, PATH=f":{os.environ['PATH']}")
+    assert not mark.exists()
+    assert "lies in this repository" in named(result)["cursor"]["faults"][0]
+    assert ["lies in this repository" in fault for fault in named(result)["claude"]["faults"]] == [True, True]
+
+
+def outside_of_the_repository(repository: Proving, **environ: str) -> Result:
+    """The trial by a dibs that does not itself take modules from the repository, nor hand that on."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "dibs", "doctor", "--prove", "--json"],
+        cwd=repository.folder,
+        env=repository.environ | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def as_it_was_written_once(repository: Proving) -> None:
+    break_server(repository, args=["-m", "dibs", "mcp", "--client", "claude"])
+    repository.write(HOOKS["claude"], repository.read(HOOKS["claude"]).replace(" -P -m dibs ", " -m dibs "))
+
+
+@pytest.mark.parametrize("path", ["dibs/__main__.py", "dibs.py"])
+def test_a_package_of_the_same_name_in_the_repository_is_not_run(
+    repository: Proving, tmp_path: Path, path: str
+) -> None:
+    mark = tmp_path / "ran"
+    repository.set_up("claude")
+    as_it_was_written_once(repository)
+    repository.set_up("git")
+    git = repository.folder / ".git/hooks/pre-commit"
+    git.write_text(git.read_text().replace(" -P -m dibs ", " -m dibs "))
+    repository.write(path, f"open({str(mark)!r}, 'w')\n")
+    result = outside_of_the_repository(repository)
+    assert (result.code, mark.exists()) == (1, False)
+    shadow = repository.folder / path.partition("/")[0]
+    why = f"was not tried: without -P, python -m dibs runs {shadow}, which lies in this repository"
+    claude = named(result)["claude"]
+    assert claude["faults"] == [f"the server dibs in .mcp.json {why}", f"a hook in {HOOKS['claude']} {why}"]
+    assert (claude["verdict"], claude["next"]) == (ADVISORY, "dibs setup claude")
+    assert named(result)["git"]["faults"] == [f"the check {why}"]
+    for client in ("claude", "git"):
+        repository.ok("setup", client, PYTHONSAFEPATH="1")
+    result = outside_of_the_repository(repository)
+    assert (result.code, mark.exists()) == (0, False), result
+    assert (verdicts(result)["claude"], verdicts(result)["git"]) == (GUARDED, GUARDED)
+
+
+def test_what_was_written_once_takes_no_module_from_the_repository(repository: Proving, tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    as_it_was_written_once(repository)
+    repository.set_up("git")
+    git = repository.folder / ".git/hooks/pre-commit"
+    git.write_text(git.read_text().replace(" -P -m dibs ", " -m dibs "))
+    for name in ("json", "sqlite3", "shlex", "anyio"):
+        repository.write(f"{name}.py", f"open({str(mark)!r}, 'w')\n")
+    result = outside_of_the_repository(repository)
+    assert (result.code, mark.exists()) == (0, False), result
+    assert (verdicts(result)["claude"], verdicts(result)["git"]) == (GUARDED, GUARDED)
 
 
 def test_whatever_the_files_hold(repository: Proving, tmp_path: Path) -> None:
