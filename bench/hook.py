@@ -35,7 +35,7 @@ def main():
     parser.add_argument("--locks", type=int, default=LOCKS)
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.tasks, options.locks = 5, 1_000, 100
+        options.rounds, options.tasks, options.locks = 5, 1_000, 1_000
     dibs = os.path.join(os.path.dirname(sys.executable), "dibs")
     if not os.path.exists(dibs):
         raise SystemExit(f"{dibs} is absent: use the interpreter of an environment where dibs is installed")

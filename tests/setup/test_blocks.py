@@ -34,6 +34,7 @@ def test_putting_in_and_taking_out_gives_the_same_bytes(text: str, kind: object,
 
 MARKS = ["<!-- dibs:begin claude -->", "<!-- dibs:begin -->", "<!-- dibs:end -->"]
 FENCES = ["```", "~~~", "````", "~~~~~", "   ```", "```md", "~~~ `x`", "``` ", "```\r"]
+OUTSIDE = ["text", "", "  <!-- dibs:end -->", "    ```", "```a`b```"]
 INSIDE = [*MARKS, *MARKS, "text", "", "    ```", "~~~x", "```x```", "``", "# dibs", "\u2028", "é"]
 
 
@@ -42,16 +43,13 @@ def fenced(draw: st.DrawFn) -> str:
     """Markdown in which marks stand in fences (the last may be open to the end), or indented, but nowhere else."""
     lines: list[str] = []
     for _ in range(draw(st.integers(0, 3))):
-        lines += draw(
-            st.lists(st.sampled_from(["text", "", "  <!-- dibs:end -->", "    ```", "```a`b```"]), max_size=2)
-        )
+        lines += draw(st.lists(st.sampled_from(OUTSIDE), max_size=2))
         fence = draw(st.sampled_from(FENCES))
         sign = fence.strip()[: len(fence.strip()) - len(fence.strip().lstrip(fence.strip()[0]))]
-        others = [line for line in (*INSIDE, *FENCES) if not line.strip().startswith(sign) or line.strip() != sign]
-        inside = draw(st.lists(st.sampled_from([line for line in others if not _closes(line, sign)]), max_size=5))
-        lines += [fence, *inside, draw(st.sampled_from(["", " ", "   "])) + sign + draw(st.sampled_from(["", "  "]))]
-    if lines and draw(st.booleans()):
-        lines += [draw(st.sampled_from(["```", "~~~~ x"])), *draw(st.lists(st.sampled_from(MARKS), max_size=3))]
+        others = [line for line in (*INSIDE, *FENCES) if not _closes(line, sign)]
+        closing = draw(st.sampled_from(["", " ", "   "])) + sign + draw(st.sampled_from(["", "  "]))
+        lines += [fence, *draw(st.lists(st.sampled_from(others), max_size=5)), closing]
+    lines += draw(st.sampled_from([[], ["```"], ["~~~~ x", *MARKS], ["text", "```", MARKS[0], MARKS[2]]]))
     newline = draw(st.sampled_from(["\n", "\r\n"]))
     return draw(st.sampled_from(["", "\ufeff"])) + newline.join(lines) + draw(st.sampled_from(["", newline, "\r"]))
 

@@ -7,6 +7,7 @@ A worker of its own locks a path that does not exist, for a minute at most. Each
 as configured and asked for a few things, and each client's hook gets the events that the client would send it: edits of
 the held path, which it must deny, and of a free one, which it must not. Nothing is written but that lock.
 
-Only commands that are recognisably those of dibs are run. A crash leaves the lock, which counts no longer than the
+Only commands that are recognisably those of dibs are run, and so that nothing in the repository can take their place
+(`configured`). A crash leaves the lock, which counts no longer than the
 process of its worker, or its lease; the servers end when their input does.
 """
