@@ -81,6 +81,7 @@ def main():
 
 def prepare(options, folder):
     """A repository with the board, and a second worktree: that one."""
+    folder = os.path.abspath(folder)  # git takes a worktree's path from the repository, not from here
     fixtures = common.Fixtures(options, folder)
     name = f"plain-{options.tasks}"
     fixtures.get(name, common.build_plain, options.tasks)
