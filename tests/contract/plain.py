@@ -112,7 +112,7 @@ class PlainBoard:
         return any(
             overlap(path, lock.pattern)
             for lock in self.live_locks()
-            if not same(lock.holder, worker)
+            if not same(lock.holder, worker) and lock.task != task.id
             for path in task.paths
         )
 

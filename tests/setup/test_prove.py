@@ -18,9 +18,10 @@ import pytest
 
 from dibs import TaskBoard
 from dibs.proving import serving
-from dibs.proving.configured import is_compound, read
+from dibs.proving.configured import read
 from dibs.proving.matching import covered, edit_tools
 from dibs.proving.trial import prove
+from dibs.proving.trusted import is_compound
 from tests.cli.shell import PATIENCE, Result, width
 from tests.setup.repository import CLIENTS, Repository
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 from dibs.cli.args import UsageError
+from dibs.cli.hook_texts import cause, held, no_board, not_locked, unsure
 from dibs.errors import DibsError, NoBoard, Unsupported
 from dibs.hooks import answers
 from dibs.hooks.events import EDIT, END, OTHER, START, Event, find_paths, head
@@ -25,13 +26,10 @@ if TYPE_CHECKING:
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.hooks.answers import Answer
-    from dibs.hooks.verdict import Conflict
     from dibs.store import Store
 
 CLIENTS = {"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool", "cursor": "preToolUse"}
 """With the event that a denial is to name where the client's own words could not be read."""
-SHOWN = 10
-"""So many conflicts are listed; the rest are counted."""
 _CLIENT_SESSIONS = ("CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID", "GEMINI_SESSION_ID")
 
 
@@ -47,13 +45,13 @@ def hook(ctx: Context, args: Args) -> int:
 
     def late() -> int:
         why = seen[-1].doubt or f"the board did not answer within {seconds():g} s"
-        return _reply(ctx, known[0] if known else _unsure(ctx, args, seen[-1], why))
+        return _reply(ctx, known[0] if known else unsure(ctx, args, seen[-1], why))
 
     answered = limit(seconds(), late)
     try:
         _read(args.client, seen)
     except (ValueError, OSError, RecursionError) as error:
-        known.append(_unsure(ctx, args, seen[-1], f"the client's event could not be read: {error}", ""))
+        known.append(unsure(ctx, args, seen[-1], f"the client's event could not be read: {error}", ""))
     else:
         _answer(ctx, args, seen[-1], known)
     if not answered():
@@ -110,14 +108,14 @@ def _answer(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None
         _decide(ctx, args, event, known)
     except NoBoard as error:
         if not known:
-            known.append(_no_board(ctx, args, event, error))
+            known.append(no_board(ctx, args, event, error))
     except Exception as error:
         if os.environ.get("DIBS_DEBUG"):
             raise
         if known:
-            ctx.note(f"dibs: {_why(error)}")
+            ctx.note(f"dibs: {cause(error)}")
         else:
-            known.append(_unsure(ctx, args, event, _why(error)))
+            known.append(unsure(ctx, args, event, cause(error)))
 
 
 def _decide(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None:
@@ -150,7 +148,7 @@ def _decide(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None
 def _verdict(ctx: Context, args: Args, event: Event, reason: str | None) -> Answer:
     if reason:
         return answers.deny(event, reason)
-    return _unsure(ctx, args, event, event.doubt, "") if event.doubt else answers.silence(event)
+    return unsure(ctx, args, event, event.doubt, "") if event.doubt else answers.silence(event)
 
 
 def _stores(ctx: Context, event: Event) -> Iterator[tuple[Store, list[str], str | None]]:
@@ -268,113 +266,11 @@ def _objection(
         wanted = names(board, paths)
         against = conflicts(board, wanted, me)
         if against:
-            return _held(board, against, me, where)
+            return held(board, against, me, where)
         loose = unlocked(board, wanted, me) if require_lock else []
     except Unsupported:
         return None  # a board in files that know no locks
-    return _not_locked(board, loose, where) if loose else None
-
-
-# -- what is said
-
-
-def _held(board: Leases, against: Sequence[Conflict], me: Identity, where: str | None) -> str:
-    from dibs.cli.render import quoted, safe
-
-    lines = []
-    for conflict in against[:SHOWN]:
-        lock = conflict.lock
-        under = "" if lock.pattern == conflict.name else f" (by a lock on {safe(lock.pattern)})"
-        task = f" for task {lock.task_id}" if lock.task_id else ""
-        tree = f", in the worktree {safe(lock.worktree)}" if lock.worktree else ""
-        how = "shared by" if lock.shared else "held by"
-        if lock.holder.name == me.worker.name:
-            how += " another session of"
-        lines.append(f"{safe(conflict.name)} is {how} {safe(lock.holder.name)}{task}{under} {_until(conflict)}{tree}")
-    if len(against) > SHOWN:
-        lines.append(f"… and {len(against) - SHOWN} more")
-    first = against[0]
-    path, holder = quoted(safe(_from_here(board, first.name))), quoted(safe(first.lock.holder.name))
-    ask = f"or ask: dibs tell {holder} 'what you need'"
-    if first.lock.holder.name == me.worker.name:
-        ask = "or, if that session is you (a client over HTTP): start it with DIBS_SESSION=http, see docs/agents.md"
-    return (
-        "dibs: denied, and nothing was changed: another worker has this.\n"
-        + "\n".join(f"  {line}" for line in lines)
-        + f"\nWait for it{_there(where)}: dibs lock {path} --wait 5m (MCP: lock_files); {ask}; "
-        "or take another task: dibs claim (MCP: claim_task)."
-    )
-
-
-def _until(conflict: Conflict) -> str:
-    import time
-
-    from dibs.times import FOREVER, remaining
-
-    if conflict.left > FOREVER / 2:
-        return remaining(conflict.left)
-    form = "%H:%M" if conflict.left < 43_200 else "%Y-%m-%d %H:%M"
-    moment = time.strftime(form, time.gmtime(conflict.lock.expires_at))
-    return f"until {moment} UTC, {remaining(conflict.left)}"
-
-
-def _there(where: str | None) -> str:
-    """Where a command has to be given, for the board of another folder."""
-    from dibs.cli.render import safe
-
-    return "" if where is None else f" (in {safe(where)})"
-
-
-def _not_locked(board: Leases, loose: Sequence[str], where: str | None) -> str:
-    from dibs.cli.render import quoted, safe
-
-    listed = ", ".join(safe(name) for name in loose[:SHOWN])
-    more = f" and {len(loose) - SHOWN} more" if len(loose) > SHOWN else ""
-    paths = " ".join(quoted(safe(_from_here(board, name))) for name in loose[:SHOWN])
-    return (
-        f"dibs: denied, and nothing was changed: you have not locked {listed}{more}, and here that comes first.\n"
-        f"Lock it{_there(where)}: dibs lock {paths} (MCP: lock_files); "
-        "or claim a task that has it among its paths: dibs claim."
-    )
-
-
-def _from_here(board: Leases, name: str) -> str:
-    """A name of the board as a path from the working directory."""
-    root = board._worktree() or board.store.place
-    return name if root is None else os.path.relpath(os.path.join(root, name))
-
-
-def _why(error: Exception) -> str:
-    if isinstance(error, DibsError):
-        return str(error)
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'the system'}: {error.strerror}"
-    return f"{type(error).__name__}: {error}"
-
-
-_DOCTOR = "to see what is wrong: dibs doctor"
-
-
-def _unsure(ctx: Context, args: Args, event: Event, why: str, hint: str = _DOCTOR) -> Answer:
-    """The answer when nothing can be known: an edit is denied with --closed, else nothing but a warning."""
-    edits = event.kind == EDIT and bool(event.paths or event.doubt)
-    if edits and args.closed:
-        ways_on = f"\nEdits go on when the board can be read again; {hint}" if hint else ""
-        return answers.deny(event, f"dibs: denied, because nobody can tell who holds what: {why}{ways_on}")
-    passing = "" if not edits else "; edits are not checked meanwhile" if hint else "; this was not checked"
-    text = "; ".join(filter(None, (f"dibs: {why}{passing}", hint)))
-    ctx.note(text)
-    return answers.warn(event, text) if edits or event.kind == START else answers.silence(event)
-
-
-def _no_board(ctx: Context, args: Args, event: Event, error: NoBoard) -> Answer:
-    if args.closed and (event.paths or event.doubt):
-        return _unsure(ctx, args, event, _why(error))
-    if event.kind != START:
-        return answers.silence(event)
-    text = f"dibs: {_why(error)}; edits are not checked here"
-    ctx.note(text)
-    return answers.warn(event, text)
+    return not_locked(board, loose, where) if loose else None
 
 
 def _reply(ctx: Context, answer: Answer) -> int:
@@ -429,7 +325,7 @@ def _awaits_a_server(folder: str) -> bool:
 def _before_commit(ctx: Context, args: Args) -> int:
     from dibs.hooks.git_guard import staged
 
-    def unsure(why: str) -> int:
+    def unchecked(why: str) -> int:
         if args.closed:
             ctx.note(f"dibs: not committed, because nobody can tell who holds what: {why}")
             return 1
@@ -441,9 +337,9 @@ def _before_commit(ctx: Context, args: Args) -> int:
         if not paths:
             return 0
     except DibsError as error:
-        return unsure(_why(error))
+        return unchecked(cause(error))
     late = f"the board did not answer within {seconds():g} s"
-    answered = limit(seconds() + len(paths) / 500, lambda: unsure(late))
+    answered = limit(seconds() + len(paths) / 500, lambda: unchecked(late))
     code = 0
     try:
         session = next((os.environ[name] for name in _CLIENT_SESSIONS if os.environ.get(name)), None)
@@ -452,11 +348,11 @@ def _before_commit(ctx: Context, args: Args) -> int:
             ctx.note(reason.replace("nothing was changed", "nothing was committed", 1))
             code = 1
     except NoBoard as error:
-        code = unsure(_why(error)) if args.closed else 0
+        code = unchecked(cause(error)) if args.closed else 0
     except Exception as error:
         if os.environ.get("DIBS_DEBUG"):
             raise
-        code = unsure(_why(error))
+        code = unchecked(cause(error))
     if not answered():
         _wait_for_the_end()
     return code

@@ -11,6 +11,8 @@ from typing import Any
 
 from dibs.errors import Invalid
 
+Arguments = dict[str, Any]
+
 
 def unknown(message: str, word: str, known: Iterable[str]) -> Invalid:
     """The error for a word that is none of the known ones."""

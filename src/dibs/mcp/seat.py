@@ -11,6 +11,8 @@ decision): `news` has that for the next answer. A crash leaves what the worker h
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +23,8 @@ from dibs.board import TaskBoard
 from dibs.errors import DibsError, LeaseLost, NotFound
 from dibs.model import IN_PROGRESS, Worker
 
+WAIT = 45
+"""Clients give up on a call after 60 seconds."""
 SLICE = 0.5
 """Seconds after which a wait looks whether its client is still there."""
 
@@ -255,3 +259,11 @@ class Call:
             return
         if task.status is IN_PROGRESS and task.holder is not None and not task.holder.is_same(self.worker):
             raise rules.not_holder(task, self.worker, self.board.now(), verb)
+
+
+def report(error: Exception) -> None:
+    """What must not cost a call its answer is shown only to whoever looks for it."""
+    if os.environ.get("DIBS_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)

@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 
 from dibs import __version__
 from dibs.errors import DibsError, Invalid
-from dibs.mcp import answers, tools
+from dibs.mcp import answers, tools, work
 from dibs.mcp.seat import Call, Gone, Seat
 from dibs.model import IN_PROGRESS
 
@@ -160,7 +160,7 @@ def _resource(call: Call, uri: str) -> dict[str, Any]:
     if uri.rstrip("/") == BOARD:
         return _board(call)
     if uri.startswith(TASK):
-        return {**tools.whole_task(call, call.board.resolve(uri.removeprefix(TASK))), "data": answers.DATA}
+        return {**work.whole_task(call, call.board.resolve(uri.removeprefix(TASK))), "data": answers.DATA}
     raise Invalid(f"there is no resource {uri!r:.80}", hint=f"there are: {BOARD}, {TASK}ID")
 
 

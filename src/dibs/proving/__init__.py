@@ -8,6 +8,6 @@ as configured and asked for a few things, and each client's hook gets the events
 the held path, which it must deny, and of a free one, which it must not. Nothing is written but that lock.
 
 Only commands that are recognisably those of dibs are run, and so that nothing in the repository can take their place
-(`configured`). A crash leaves the lock, which counts no longer than the process of its worker, or its lease; servers
+(`trusted`). A crash leaves the lock, which counts no longer than the process of its worker, or its lease; servers
 end when their input does.
 """

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 
 from dibs.errors import Invalid
-from dibs.proving.configured import foreign_hook
 from dibs.proving.running import own_environment, run
+from dibs.proving.trusted import foreign_hook
 from dibs.setup import commands, githook
 from dibs.setup.blocks import HASH, find
 

@@ -1,18 +1,18 @@
 """What a client's files say about dibs: the MCP server, the hooks, and what keeps them from being used. Runs nothing.
 
-Nothing in these files is trusted: they may be of any size and content, and an entry counts as ours only if it is a
-plain call of a dibs that does not lie in the repository itself. Everything else is left alone, and told.
+Nothing in these files is trusted: they may be of any size and content, and `trusted` says which entries may be run.
+Everything else is left alone, and told.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import sys
 
 from dibs import fs
 from dibs.proving.matching import covered, edit_tools
 from dibs.proving.running import SAFELY
+from dibs.proving.trusted import FLAGS, foreign_hook, foreign_server
 from dibs.setup import commands
 from dibs.setup.advice import is_our_skill
 from dibs.setup.clients import CLIENTS, handlers
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
 LARGEST = 1 << 20
 """Bytes; no client's configuration is longer."""
-_FLAGS = ("--require-lock", "--closed")
-_VARIABLES = (
-    "DIBS_BOARD", "DIBS_AGENT", "DIBS_KIND", "DIBS_SESSION", "DIBS_RUNTIME_DIR", "XDG_RUNTIME_DIR", "NO_COLOR",
-)  # fmt: skip
-"""What an entry may set for its server. Others (PYTHONPATH, LD_PRELOAD, PATH) make it run what they point at."""
 _CODEX_PASSES = (
     "HOME", "LOGNAME", "PATH", "SHELL", "USER", "__CF_USER_TEXT_ENCODING", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ",
 )  # fmt: skip
@@ -143,7 +138,7 @@ def read(name: str, root: str) -> Found:
 
 def flags_of(words: Iterable[str]) -> list[str]:
     given = set(words)
-    return [flag for flag in _FLAGS if flag in given]
+    return [flag for flag in FLAGS if flag in given]
 
 
 def board_of(argv: Sequence[str]) -> str | None:
@@ -246,7 +241,7 @@ def _read_server(client: Client, root: str, documents: Mapping[str, dict[str, An
             f"the server dibs in {client.mcp} needs something that only the client knows: {open_ones[0]}"
         )
         return
-    why = _foreign_server(argv, settings, cwd, root)
+    why = foreign_server(argv, settings, cwd, root)
     if why:
         found.faults.append(f"the server dibs in {client.mcp} was not tried: {why}")
         return
@@ -366,98 +361,3 @@ def _switched_off(client: Client, documents: Mapping[str, dict[str, Any]]) -> li
 def _table(document: Mapping[str, Any], key: str) -> dict[str, Any]:
     value = document.get(key)
     return value if isinstance(value, dict) else {}
-
-
-# -- whose command is it
-
-
-def foreign_hook(line: str, argv: Sequence[str], client: str, root: str) -> str | None:
-    """Why a hook's line is more, or something else, than a plain call of dibs."""
-    why = _foreign_program(argv, root, root) or _surplus(argv, ("hook", client), _FLAGS, ("--board", "--as"))
-    return why or ("it does more than call dibs" if is_compound(line) else None)
-
-
-def _foreign_server(argv: Sequence[str], settings: Iterable[str], cwd: str, root: str) -> str | None:
-    """Why a server's entry is more, or something else, than a plain call of dibs."""
-    for name in settings:
-        if name not in _VARIABLES:
-            return f"its entry sets {name[:60]}"
-    if not _is_inside(cwd, root):
-        return f"its working directory is outside this worktree: {cwd[:80]!r}"
-    if not os.path.isabs(argv[0]):
-        return f"{argv[0]} is not a full path"
-    values = ("--client", "--root", "--board", "--as")
-    return _foreign_program(argv, root, cwd) or _surplus(argv, ("mcp",), (), values)
-
-
-def _surplus(argv: Sequence[str], verbs: Sequence[str], flags: Sequence[str], values: Sequence[str]) -> str | None:
-    """What a call of dibs has besides its verbs, flags, and options with values; what else may run anything."""
-    wanted, words = list(verbs), commands.after_program(argv)
-    while words:
-        word = words.pop(0)
-        name, equals, _ = word.partition("=")
-        if word in wanted[:1]:
-            wanted.pop(0)
-        elif name in values and (equals or words):
-            del words[: 0 if equals else 1]
-        elif word not in flags:
-            return f"it has more than dibs setup writes: {word!r:.60}"
-    return f"it is no call of dibs {' '.join(verbs)}" if wanted else None
-
-
-def is_compound(line: str) -> bool:
-    """Would a shell do anything with this line besides running one command as it stands?"""
-    from shlex import shlex
-
-    if not line.isprintable() or any(sign in line for sign in "`$"):
-        return True
-    words = shlex(line, posix=True, punctuation_chars=True)
-    words.commenters = ""
-    try:
-        return any(word and set(word) <= set("();<>|&") for word in words)
-    except ValueError:
-        return True
-
-
-def _foreign_program(argv: Sequence[str], root: str, cwd: str) -> str | None:
-    """Why a command, run in a folder, is none of a dibs that may be run here; None if it is one."""
-    if not _is_ours(argv):
-        return f"it is no call of dibs: {' '.join(argv)[:80]!r}"
-    program: str | None = argv[0]
-    if argv[0] == "dibs":  # as people write it into the hooks of other tools: the shell searches it
-        from shutil import which
-
-        search = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        program = which("dibs", path=os.pathsep.join(os.path.join(cwd, folder) for folder in search))
-        if program is None:
-            return "there is no dibs on the PATH"
-    if program is None or not os.path.isabs(program):
-        return f"{argv[0]} is not a full path"
-    folder = os.path.dirname(program)
-    is_running = _is_inside(folder, sys.prefix) and _is_inside(sys.prefix, root)
-    if _is_inside(folder, root) and not is_running:
-        return f"{argv[0]} lies in this repository, and is not the dibs that is running"
-    shadow = _shadow((root, cwd)) if commands.is_unsafe(argv) else None
-    return f"without -P, python -m dibs runs {shadow}, which lies in this repository" if shadow else None
-
-
-def _is_ours(argv: Sequence[str]) -> bool:
-    if not commands.after_program(argv):
-        return False
-    name = argv[0].replace("\\", "/").rpartition("/")[2].lower()
-    is_module = argv[1] in ("-P", "-m")
-    return name.startswith(("python", "pypy")) if is_module else name.partition(".")[0] == "dibs"
-
-
-def _shadow(folders: Iterable[str]) -> str | None:
-    """What Python would find under the name of dibs if it looked in these folders first."""
-    places = (os.path.join(folder, name) for folder in folders for name in ("dibs", "dibs.py", "dibs.pyc"))
-    return next((path for path in places if os.path.lexists(path)), None)
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    """Is it the folder, or in it?"""
-    try:
-        return os.path.join(os.path.realpath(path), "").startswith(os.path.join(os.path.realpath(folder), ""))
-    except ValueError:  # no path can hold a NUL
-        return False
