@@ -68,7 +68,8 @@ board_lock_release() { # lock_dir; safe to call several times
     rmdir "$1"
 }
 
-trap 'board_lock_release "$LOCK_DIR"' EXIT
+temporary=
+trap 'rm -f "$temporary"; board_lock_release "$LOCK_DIR"' EXIT # a draft goes while the lock is still held
 trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
