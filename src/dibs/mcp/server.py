@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import Any, TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -73,6 +74,8 @@ def make_server(seat_of: SeatOf, version: str = __version__, *, gone_of: GoneOf 
         taken = False
         try:
             answer = await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=limiter[0])
+            # The thread may have ended in the moment of the cancellation, and the SDK then writes no answer.
+            await anyio.lowlevel.checkpoint_if_cancelled()
             taken = True
             return answer
         except Gone:
