@@ -115,9 +115,9 @@ def finish(hands: Iterable[Hand], patience: float = 60.0) -> None:
         assert status in (0, -signal.SIGKILL), f"{hand.name} ended with {status}: {hand.errors.read_text()}"
 
 
-def clean(directory: Path, *agents: str) -> None:
+def clean(directory: Path, *agents: str, report: str | Path = os.devnull) -> None:
     """Document 003's orchestrator, after these agents have returned; if none is named, after all have."""
-    environment = {**os.environ, "HAND_DIR": str(directory), "HAND_NAME": "orchestrator", "HAND_REPORT": os.devnull}
+    environment = {**os.environ, "HAND_DIR": str(directory), "HAND_NAME": "orchestrator", "HAND_REPORT": str(report)}
     subprocess.run(["/bin/sh", str(SCRIPTS / "spec.sh"), "clean", *agents], env=environment, check=True, timeout=60)
 
 

@@ -25,6 +25,7 @@ import pytest
 from dibs import TaskBoard
 from tests.acceptance import hands
 from tests.acceptance.actors import Job, insist
+from tests.acceptance.cleaning import given_back_twice, names_one_of
 from tests.acceptance.hands import DEATHS, FINISHED, Line
 from tests.acceptance.test_mixed import CHANGELOGS
 from tests.processes.harness import environment, new_seed
@@ -41,6 +42,8 @@ TASKS_A_SECOND = {"taskboard": 20, "workflow": 20, "workitems": 8, "bilu": 20, "
 PATIENCE = 300.0
 FEWEST = 20
 """Calls that must have been answered before a storm is over."""
+STORMS = 3
+"""So many may be spoilt by the orchestrator by hand."""
 USERS = 4
 HANDS = 2
 BETWEEN_KILLS = 0.03
@@ -212,7 +215,7 @@ class Storm:
         if self.document == "spec":
             if self.rng.random() < 0.5:
                 self.cleaned.add(name)
-                hands.clean(self.directory, name)
+                hands.clean(self.directory, name, report=self.reports / f"{name}.cleaned")
             insist(self.board.recover, name=name)
 
     # -- recovering
@@ -368,8 +371,8 @@ class Storm:
     def judge_work(self, ids: list[str]) -> None:
         """Nothing held twice, nothing finished twice, nothing reported as finished lost."""
         reports = self.all_reports()
-        assert hands.overlaps(reports) == []
-        assert hands.overlaps(reports, "hold", "drop") == []
+        overlaps = hands.overlaps(reports) + hands.overlaps(reports, "hold", "drop")
+        assert not overlaps, f"held twice: {overlaps}"
         assert not hands.count(reports, "lost") + hands.count(reports, "twice")
         found = hands.statuses(self.document, self.directory)
         assert sorted(found) == sorted(ids)
@@ -417,7 +420,23 @@ def storms() -> Iterator[list[Storm]]:
 
 
 def survived(document: str, tmp_path: Path, storms: list[Storm], seconds: float, n_users: int, n_hands: int) -> str:
+    """What there is to tell of a storm. One in which something is wrong with a lock that document 003's orchestrator
+    removed by hand while dibs was giving it back proves nothing (`cleaning`), and there is another."""
+    for number in range(STORMS):
+        try:
+            return _survived(document, tmp_path / str(number), storms, seconds, n_users, n_hands)
+        except AssertionError as failure:
+            twice = given_back_twice(storms[-1].reports, storms[-1].events()) if document == "spec" else set()
+            if number + 1 == STORMS or not names_one_of(twice, str(failure)):
+                raise
+            print(f"given back by hand and by dibs at once, one of {sorted(twice)}: {failure}")
+            storms.pop().close()
+    raise AssertionError("not reached")
+
+
+def _survived(document: str, tmp_path: Path, storms: list[Storm], seconds: float, n_users: int, n_hands: int) -> str:
     seed = new_seed()
+    tmp_path.mkdir()
     directory = tmp_path / "board"
     n_tasks = round(TASKS_A_SECOND[document] * (seconds + 1.5))
     ids = hands.make_board(document, directory, n_tasks, seed=seed, needs=0)

@@ -6,8 +6,9 @@ locks that a worker took while it held one task go with that task.
 
 dibs makes a folder together with its owner file where the system can (`guards.naming`), so no crash leaves one without
 the other; elsewhere, and by hand, a folder without an owner is held: its maker is between the two steps. Removing moves
-the folder out of the way first, so nobody ever sees half of it. A worker by hand that was faster is found out by
-`mkdir` itself: what was taken for the same call is given back, and the caller hears who has it.
+the folder out of the way first, so nobody ever sees half of it. What is taken from a dead worker is handed over: the
+folder stays, and its owner becomes another (`spec_folders`). A worker by hand that was faster is found out by `mkdir`
+itself, or by the owner: what was taken for the same call is given back, and the caller hears who has it.
 
 Nothing expires. What a worker left behind is given back by `recover`, which the orchestrator calls, or when the
 worker's process is provably dead.
@@ -18,7 +19,7 @@ from __future__ import annotations
 import os
 import stat
 
-from dibs import fs
+from dibs.dialects import spec_folders
 from dibs.dialects.filestore import NOBODY, FileStore
 from dibs.dialects.filetx import DialectTx, token_at
 from dibs.dialects.isotime import moment, precise
@@ -64,7 +65,11 @@ class SpecStore(FileStore):
         """The task for which each path is locked."""
         self.lock_names: dict[str, str] = {}
         """The folder of each lock that was found: a worker by hand may call a file otherwise, `./a` for example."""
-        self._made: list[str] = []
+        self._read: dict[str, bytes | None] = {}
+        """The owner files, as they were loaded."""
+        self._made: list[tuple[str, bytes, bytes | None]] = []
+        """The folders that this commit has made or taken over: their owner files now, and before."""
+        self._locks_before: dict[str, Any] = {}
         self._finishing = False
 
     def companion_folder(self) -> str:
@@ -93,6 +98,7 @@ class SpecStore(FileStore):
     # -- folders to rows
 
     def _load(self, noted: set[str]) -> None:
+        self._read = {}
         self.adopt([self._row(*found) for found in self._owners("tasks")])
         self.lock_tasks, self.lock_names = {}, {}
         for name, owner, since in self._owners("files"):
@@ -129,15 +135,14 @@ class SpecStore(FileStore):
             try:
                 found = os.lstat(os.path.join(folder, name))
                 if stat.S_ISDIR(found.st_mode):
-                    yield name, self.owner(kind, name), found.st_mtime
+                    path = self._owner_path(kind, name)
+                    content = self._read[path] = spec_folders.seen(path)
+                    yield name, parse(content or b""), found.st_mtime
             except FileNotFoundError:
                 continue  # given back a moment ago
 
     def owner(self, kind: str, name: str) -> Owner:
-        try:
-            return parse(fs.read_marker(os.path.join(self.root, kind, name, "owner")) or b"")
-        except OSError:
-            return Owner()  # in doubt it is held, by somebody
+        return parse(spec_folders.seen(self._owner_path(kind, name)) or b"")  # in doubt it is held, by somebody
 
     # -- rows to folders
 
@@ -157,24 +162,47 @@ class SpecStore(FileStore):
     def _encode(self, tx: DialectTx) -> dict[str, bytes | None]:
         assert isinstance(tx, SpecTx)
         files: dict[str, bytes | None] = {}
-        ended = []
+        ended, taken_over = [], []
         for task_id, before in tx.touched.items():
             task, path = self.tables.tasks[task_id], self._owner_path("tasks", task_id)
+            was_held = before is not None and before.status is IN_PROGRESS
             if task.status is IN_PROGRESS and (before is None or before.token != task.token):
                 files[path] = encode(Owner(task.assigned_to, task.id, precise(task.claimed_at or 0.0)))
-            elif before is not None and before.status is IN_PROGRESS and task.status is not IN_PROGRESS:
+                taken_over += [task_id] if was_held else []
+            elif was_held and task.status is not IN_PROGRESS:
                 ended.append(task_id)
+        made = {(lock.pattern, lock.token) for lock in tx.made}
+        over = [
+            held
+            for key, held in self.tables.locks.items()
+            if key not in made and self.lock_tasks.get(held.pattern) in ended + taken_over
+        ]
+        locks: dict[str, Any] = {self.lock_name(lock): None for lock in tx.dropped + over}
+        gone = [self._owner_path("files", name) for name in locks]
         for lock in tx.made:
             name = file_name(lock.pattern)
             files[self._owner_path("files", name)] = encode(self._owner_of(lock, tx))
-            entry = {"token": lock.token, "by": lock.holder.name, "worker": lock.holder.as_dict()}
-            self.companion.locks[name] = entry
-        left = [held for held in self.tables.locks.values() if self.lock_tasks.get(held.pattern) in ended]
-        for lock in tx.dropped + left:
-            files[self._owner_path("files", self.lock_name(lock))] = None
-            self.companion.locks.pop(self.lock_name(lock), None)
-        # Last: a task that is still held tells whose the files are.
+            locks[name] = {"token": lock.token, "by": lock.holder.name, "worker": lock.holder.as_dict()}
+        self._locks_before = {name: self.companion.locks.get(name) for name in locks}
+        self._note_locks(locks)
+        # What is taken from the dead in this very write is not gone. Tasks last: one that is still held tells whose the
+        # files are.
+        files |= {path: None for path in gone if path not in files}
         return files | {self._owner_path("tasks", task_id): None for task_id in ended}
+
+    def _note_locks(self, locks: Mapping[str, Any]) -> None:
+        for name, entry in locks.items():
+            self.companion.locks.pop(name, None)
+            if entry is not None:
+                self.companion.locks[name] = entry
+
+    def _redo(self, files: Mapping[str, bytes | None], lines: Sequence[bytes]) -> dict[str, Any]:
+        return {"locks": self._locks_before, **super()._redo(files, lines)}
+
+    def _undo_noted(self, note: Mapping[str, Any]) -> None:
+        super()._undo_noted(note)
+        locks = note.get("locks")
+        self._note_locks(locks if isinstance(locks, dict) else {})
 
     def lock_name(self, lock: Lock) -> str:
         return self.lock_names.get(lock.pattern) or file_name(lock.pattern)
@@ -189,19 +217,30 @@ class SpecStore(FileStore):
         return Owner(lock.holder.name, task, precise(lock.token / 1_000_000), lock.pattern)
 
     def _seen(self, path: str) -> bytes | None:
-        try:
-            return fs.read_marker(path)
-        except OSError:
-            return b""
+        return self._read.get(path)
 
     def commit(self, tx: DialectTx, guard: Guard) -> None:
         self._made = []
         try:
             super().commit(tx, guard)
-        except BaseException:
-            for folder in reversed(self._made):
-                _take_away(folder)
+        except (Busy, NotClaimable):
+            # Refused before anything was removed. Nobody may finish this: its removals may look begun if a hand makes
+            # them, and the rest would be given to somebody who was told that it got nothing.
+            self._give_up_made()
+            self._undo_noted(self.companion.redo or {})
+            self.companion.redo = None
+            self.companion.save()
             raise
+        except BaseException:
+            self._give_up_made()
+            raise
+
+    def _give_up_made(self) -> None:
+        for folder, content, was in reversed(self._made):
+            if was is None:
+                spec_folders.take_away(folder, content)
+            else:
+                spec_folders.hand_over(folder, was, content)
 
     def finish(self, guard: Guard) -> None:
         note, self._finishing = self.companion.redo or {}, True
@@ -216,9 +255,16 @@ class SpecStore(FileStore):
         """A lock comes and goes as a whole, its owner file with it."""
         folder = os.path.dirname(path)
         if data is None:
-            _take_away(folder)
-        elif not self._make(folder, data) and not self._finishing:
+            spec_folders.take_away(folder, was)
+        elif not self._take(folder, data, was) and not self._finishing:
             self._refuse_raced(folder)
+
+    def _take(self, folder: str, content: bytes, was: bytes | None) -> bool:
+        """Make a lock, or take over that of a dead worker; False if somebody has it."""
+        done = self._make(folder, content) if was is None else spec_folders.hand_over(folder, content, was)
+        if done:
+            self._made.append((folder, content, was))
+        return done
 
     def _refuse_raced(self, folder: str) -> NoReturn:
         kind, name = os.path.basename(os.path.dirname(folder)), os.path.basename(folder)
@@ -242,14 +288,13 @@ class SpecStore(FileStore):
         draft = private_name(folder)
         os.makedirs(draft)
         try:
-            _write_owner(draft, content)
+            spec_folders.write_owner(draft, content)
             try:
                 if not rename_to_new(draft, folder):
                     os.mkdir(folder)
-                    _write_owner(folder, content)
+                    spec_folders.write_owner(folder, content)
             except FileExistsError:
                 return False
-            self._made.append(folder)
         finally:
             if os.path.lexists(draft):
                 remove(draft)
@@ -330,25 +375,6 @@ class SpecTx(DialectTx):
                 f"{folder} was made {age:.0f}s ago and has no owner yet: its maker may be writing it",
                 hint=f"recover it when it is older than {YOUNG:.0f}s",
             )
-
-
-def _write_owner(folder: str, content: bytes) -> None:
-    fd = os.open(
-        os.path.join(folder, "owner"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666
-    )
-    try:
-        os.write(fd, content)
-    finally:
-        os.close(fd)
-
-
-def _take_away(path: str) -> None:
-    aside = private_name(path)
-    try:
-        os.rename(path, aside)
-    except FileNotFoundError:
-        return  # somebody has cleaned up already
-    remove(aside)
 
 
 def _worker(fields: Mapping[str, Any] | None, otherwise: Worker) -> Worker:

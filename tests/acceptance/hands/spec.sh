@@ -11,8 +11,10 @@
 # still there).
 #
 # Where the document itself races: nowhere between workers, since nobody ever breaks a lock. A worker that dies between
-# mkdir and the owner file leaves a lock that the orchestrator can only attribute once all have returned. The document's
-# `echo "$FILE_PATH"` would expand backslashes in a POSIX shell; printf is used instead.
+# mkdir and the owner file leaves a lock that the orchestrator can only attribute once all have returned. The
+# orchestrator looks who has a lock and then removes it by name: if somebody else gives it back in between, and it is
+# taken again, it removes the lock of somebody who is alive. `cleaned` and `removed` in its report tell when that was.
+# The document's `echo "$FILE_PATH"` would expand backslashes in a POSIX shell; printf is used instead.
 
 HAND_PAUSE=${HAND_PAUSE:-0.02}
 HAND_RETRIES=${HAND_RETRIES:-3}
@@ -56,8 +58,10 @@ clean() { # agents that have returned; none named: all have
         agent=$(sed -n 's/^agent: //p' "$owner" 2>/dev/null)
         for returned in "$@"; do
             if [ "$agent" = "$returned" ]; then
-                note cleaned "${owner%/owner}"
-                rm -rf "${owner%/owner}"
+                lock=${owner%/owner}
+                note cleaned "${lock#"$locks/"}"
+                rm -rf "$lock"
+                note removed "${lock#"$locks/"}"
             fi
         done
     done
