@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.clocks import HandClock
 from tests.nowhere import NO_CLIENTS
+from tests.postgres import server as postgres
 
 os.environ["DIBS_RUNTIME_DIR"] = NO_CLIENTS
+if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a run under nohup: what tests start would ignore it, too
 settings.register_profile(
     "default",
     max_examples=50,
@@ -33,6 +37,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     terminalreporter.write_line(f"random seed: --hypothesis-seed={config.getoption('hypothesis_seed')}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def meeting_for_postgres(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The processes of one run share a server, if a test asks for one. Each has a folder in the folder of the run."""
+    base = tmp_path_factory.getbasetemp()
+    postgres.meet_in(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+
+
+def pytest_unconfigure() -> None:
+    postgres.close_shared_server()
 
 
 @pytest.fixture
