@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs import limits, rules
+from dibs.core import retried
 from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
 from dibs.jsontext import dumps, loads
 from dibs.leases import Leases
@@ -35,6 +36,7 @@ class Adding(Leases):
             fields["priority"] = priority
         return self.add_many([fields], worker=worker, request_key=request_key)[0]
 
+    @retried
     def add_many(
         self,
         definitions: Sequence[Mapping[str, Any]],

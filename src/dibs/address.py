@@ -24,8 +24,8 @@ FOLDER = ".dibs"
 FILE = "board.db"
 
 DIALECTS = ("taskboard", "workflow", "workitems", "bilu", "spec")
-KINDS = ("sqlite", "memory", *DIALECTS)
-_PLANNED = ("postgresql", "postgres")
+POSTGRES = ("postgresql", "postgres")
+KINDS = ("sqlite", "memory", "postgresql", *DIALECTS)
 _DIALECTS_FILES = ("taskboard.json", "board.json", "progress.yaml")
 
 
@@ -45,8 +45,8 @@ def open_store(
         from dibs.stores.memory import MemoryStore
 
         return MemoryStore(clock)
-    if colon and scheme in _PLANNED:
-        raise Unsupported(f"{scheme}: boards are not built yet", hint="use sqlite:PATH, or a path")
+    if colon and scheme in POSTGRES:
+        return _open_postgres(url or "", create, clock)
     if url is None:
         here = working_directory()
         path = find(here) or default_path(here)
@@ -76,6 +76,19 @@ def open_store(
     if create:
         keep_out_of_git(store.url)
     return store
+
+
+def _open_postgres(url: str, create: bool, clock: Clock | None) -> Store:
+    try:
+        from dibs.stores.postgres.store import open_postgres
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise Unsupported(
+            "a PostgreSQL board needs the driver psycopg, which is not installed here",
+            hint="install it: pip install 'dibs[postgres]'",
+        ) from error
+    return open_postgres(url, create=create, clock=clock)
 
 
 def _open_dialect(

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dibs import rules
 from dibs.acquiring import Acquiring
 from dibs.adding import Adding
+from dibs.core import retried
 from dibs.deciding import Deciding
 from dibs.talking import Talking
 
@@ -79,8 +80,10 @@ class TaskBoard(Adding, Acquiring, Deciding, Talking):
             store.close()
             raise
 
+    @retried
     def _begin_changelog(self) -> None:
         with self._store.write() as tx:
+            tx.freeze_edges()  # of two who make the same board at the same time, one writes this
             if tx.last_event() == 0:
                 tx.append([rules.event("work_item_created", self._actor(), None, "board created")])
 

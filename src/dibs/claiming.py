@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs import holds, limits, rules
+from dibs.core import retried
 from dibs.errors import Busy, Invalid, NotClaimable, NotHolder, WrongStatus
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
@@ -79,8 +80,9 @@ class Claiming(Leases):
         refusal: list[NotClaimable] = []
 
         def once() -> list[BoardTask]:
-            with self._store.write() as tx:
-                return self._claim(tx, who, task_id, n or 1, lease, request_key)
+            if task_id is None and request_key is None and (found := self._claim_quickly(who, n or 1, lease)):
+                return found
+            return self._claim_thoroughly(who, task_id, n or 1, lease, request_key)
 
         def attempt() -> list[BoardTask]:
             refusal.clear()
@@ -102,6 +104,40 @@ class Claiming(Leases):
         if n is not None:
             return taken
         return taken[0] if taken else None
+
+    @retried
+    def _claim_thoroughly(
+        self, who: Worker, task_id: str | None, n: int, lease: float | None, request_key: str | None
+    ) -> list[BoardTask]:
+        with self._store.write() as tx:
+            return self._claim(tx, who, task_id, n, lease, request_key)
+
+    def _claim_quickly(self, who: Worker, n: int, lease: float | None) -> list[BoardTask]:
+        """The common claim where the store has a short way for it, and nothing else is due with it."""
+        quick = self._store.quick
+        if quick is None or self._is_reaping_due(quick.now) or self._is_look_due(who, quick.now):
+            return []
+        length = rules.lease_length(who, lease, self._lease)
+        taken = quick.claim(who, rules.reserved_for(who.kind), n, length)
+        if taken:
+            self._look_again(who, length)
+        return taken or []
+
+    def _complete_quickly(
+        self, task_id: str, worker: Worker | str | None, token: int | None, result: str | None
+    ) -> BoardTask | None:
+        quick = self._store.quick
+        if quick is None:
+            return None
+        caller, token = self._credentials(task_id, worker, token)
+        holders = [(caller.name, caller.session)] if caller else list(self._renewed)
+        if token is None or any(self._is_look_due(Worker(name, session=s), quick.now) for name, s in holders):
+            return None
+        name, kind = (caller.name, caller.kind) if caller else (None, None)
+        done = quick.complete(task_id, name, kind, token, result)
+        if done is not None:
+            self._tokens.pop(task_id, None)
+        return done
 
     def _unraced(self, attempt: Callable[[], T]) -> T:
         """An attempt whose choice a worker by hand took a moment before it is made again: it sees that now."""
@@ -128,6 +164,8 @@ class Claiming(Leases):
         key = None if request_key is None else limits.request(f"claim by {who.name} {who.session}", request_key)
         if key is not None and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer), [task_id, n])
+        if task_id is None and key is None:
+            tx.foresee(name=self._name_to_look_at(who), claiming=(rules.reserved_for(who.kind), n))
         self._sweep(tx)
         if task_id is not None:
             found = self._named(tx, who, task_id)
@@ -209,7 +247,10 @@ class Claiming(Leases):
                         continue
                     if task.paths:
                         near = tx.locks(task.paths) if locks is None else locks.to(task.paths)
-                        if holds.conflicts(task.paths, False, near, who, tx.now):
+                        taken = bool(holds.conflicts(task.paths, False, near, who, tx.now))
+                        if not taken and claiming and locks is not None:  # that was a look: now for certain
+                            taken = bool(self._path_conflicts(tx, task, who))
+                        if taken:
                             locks = locks or holds.Near(tx.locks())  # more may be in the way: fetch them once
                             if len(held) < 16 and task.paths not in held:
                                 held.append(task.paths)  # paths that many tasks share need not be looked at again
@@ -222,11 +263,12 @@ class Claiming(Leases):
                     break
                 size = 256  # something was in the way: look at more at once
             # Nothing, or not enough: perhaps holders have died in the last second.
-            if again or not claiming or not self._reap(tx):
+            if again or not claiming or self._reaped >= tx.now or not self._reap(tx):
                 return
 
     # -- ending a claim
 
+    @retried
     def _with_claim(
         self,
         task_id: str,
@@ -240,6 +282,7 @@ class Claiming(Leases):
         """The common shape of a holder's verbs: fetch, let repeats pass, check the claim, change, save, log."""
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
+            tx.foresee(ending=task_id, name=self._name_to_look_at(caller))
             task = self._get(tx, task_id)
             if rules.is_repeat(task, ended, caller, token) or (not ended and rules.is_released(task, token)):
                 return task
@@ -256,6 +299,9 @@ class Claiming(Leases):
         """Mark a claimed task as completed (or submit it for review, if it asks for that)."""
         limits.optional_text(result, "result")
 
+        if (done := self._complete_quickly(task_id, worker, token, result)) is not None:
+            return done
+
         def change(tx: Tx, task: BoardTask, who: Worker) -> Event:
             return rules.complete(task, who, result, tx.now)
 
@@ -270,15 +316,17 @@ class Claiming(Leases):
         limits.optional_text(result, "result")
         who = task.holder
 
-        def once() -> tuple[BoardTask, list[BoardTask]]:
+        @retried
+        def once(self: Claiming) -> tuple[BoardTask, list[BoardTask]]:
             with self._store.write() as tx:
+                tx.foresee(ending=task.id)
                 now = tx.again(task) or self._get(tx, task.id)
                 if not rules.is_repeat(now, (COMPLETED, REVIEW), who, task.token):
                     rules.require_claim(now, who, task.token, tx.now, "complete")
                     self._end(tx, now, rules.complete(now, who, result, tx.now))
                 return now, self._claim(tx, who, None, 1, None, None)
 
-        now, taken = self._unraced(once)
+        now, taken = self._unraced(lambda: once(self))
         task._adopt(now)
         for other in taken:
             self._hand_out(other)
@@ -306,6 +354,7 @@ class Claiming(Leases):
 
         return self._with_claim(task_id, worker, token, "release", (), change)
 
+    @retried
     def renew(
         self,
         task_id: str,
@@ -327,6 +376,7 @@ class Claiming(Leases):
                 self._keep_alive(tx, task.holder)
         return task
 
+    @retried
     def release_agent_tasks(self, agent_id: str | Worker, *, note: str | None = None) -> list[str]:
         """Give back every task and lock of a worker, for whoever cleans up after it; the ids of the tasks. A worker
         that is a process is told apart from another process in the same session."""
@@ -334,12 +384,17 @@ class Claiming(Leases):
         worker = agent_id if isinstance(agent_id, Worker) else None
         name = agent_id.name if isinstance(agent_id, Worker) else limits.name(agent_id)
         with self._store.write() as tx:
-            tasks = [t for t in tx.in_progress(name) if worker is None or (t.holder and _is_part_of(t.holder, worker))]
+            tasks = [
+                t
+                for t in tx.get([task.id for task in tx.in_progress(name)]).values()
+                if t.status is IN_PROGRESS and t.holder and t.holder.name == name
+                and (worker is None or _is_part_of(t.holder, worker))
+            ]  # fmt: skip
             self._give_back(
                 tx, tasks, note or f"all tasks of {name} released", self._actor(worker), "released_activity"
             )
             locks = [lock for lock in tx.locks(name=name) if worker is None or _is_part_of(lock.holder, worker)]
-            self._drop(tx, locks, self._actor(worker), note)
+            self._drop(tx, self._still(tx, locks), self._actor(worker), note)
         return [task.id for task in tasks]
 
     def recover(self, *, name: str | None = None, task_id: str | None = None, everyone: bool = False) -> list[str]:
@@ -356,14 +411,19 @@ class Claiming(Leases):
             return self._recover_task(task_id)
         if everyone:
             return self._recover_everyone()
+        return self._recover_all()
+
+    @retried
+    def _recover_all(self) -> list[str]:
+        done = []
         with self._store.write() as tx:
-            before = {task.id for task in tx.in_progress()}
             while due := tx.due(SWEEP):
                 self._give_back(tx, due, "its lease ran out")
-            self._reap(tx)
-            after = {task.id for task in tx.in_progress()}
-        return sorted(before - after)
+                done += [task.id for task in due]
+            done += [freed.id for freed in self._reap(tx) if isinstance(freed, BoardTask)]
+        return sorted(done)
 
+    @retried
     def _recover_task(self, task_id: str) -> list[str]:
         with self._store.write() as tx:
             task = self._get(tx, task_id)
@@ -391,8 +451,7 @@ class Claiming(Leases):
         for lock in locks:
             try:
                 with self._store.write() as tx:
-                    held = [x for x in tx.locks() if (x.pattern, x.token) == (lock.pattern, lock.token)]
-                    left = [x for x in held if not is_alive(x.holder)]
+                    left = [x for x in self._still(tx, [lock]) if not is_alive(x.holder)]
                     self._drop(tx, left, self._actor(), "recovered: nobody is left who holds it")
             except Busy:
                 pass

@@ -1,23 +1,51 @@
-"""What all of a board's verbs share: the store, who acts, where paths belong, fetching a task, waiting for a change."""
+"""What all of a board's verbs share: the store, who acts, where paths belong, fetching a task, running again after a
+collision."""
 
 from __future__ import annotations
 
 import os
+import time
 
 from dibs import limits
 from dibs.errors import Invalid, NotFound
 from dibs.model import BoardTask, Worker
 from dibs.paths import fold, normalise
 from dibs.places import Ground, working_directory
+from dibs.store import Collision
 from dibs.worker import from_environment, of_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import TypeVar
+    from collections.abc import Callable
+    from typing import Concatenate, ParamSpec, TypeVar
 
     from dibs.store import Store, Tx
 
     T = TypeVar("T")
+    P = ParamSpec("P")
+    C = TypeVar("C", bound="Core")
+
+COLLISIONS = 12
+"""So often does a verb run again. Each time it waits a little longer, about three seconds in all."""
+
+
+def retried(verb: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[C, P], T]:
+    """A verb that runs again from its start when its store says that it collided with others (`store.Collision`):
+    nothing had been changed."""
+
+    def run(self: C, /, *args: P.args, **options: P.kwargs) -> T:
+        for number in range(COLLISIONS):
+            try:
+                return verb(self, *args, **options)
+            except Collision:
+                self._forget_looks()
+                # Not all at the same moment again; the process and the time make no worse a choice than `random`.
+                time.sleep((1.6**number) * 0.004 * (0.5 + (os.getpid() * 7919 + time.perf_counter_ns()) % 997 / 997))
+        return verb(self, *args, **options)
+
+    run.__name__, run.__qualname__, run.__doc__ = verb.__name__, verb.__qualname__, verb.__doc__
+    run.__annotations__, run.__wrapped__ = verb.__annotations__, verb  # type: ignore[attr-defined]
+    return run
 
 
 class Core:
@@ -31,6 +59,11 @@ class Core:
         self._environment: Worker | None = None
         self._known_ground: Ground | None = None
         self._default = self._who(worker)
+
+    def _forget_looks(self) -> None:
+        """What a transaction that came to nothing had looked at is to be looked at again."""
+        self._renewed.clear()
+        self._reaped = float("-inf")
 
     @property
     def store(self) -> Store:

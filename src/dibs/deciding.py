@@ -4,6 +4,7 @@ steps."""
 from __future__ import annotations
 
 from dibs import limits, rules
+from dibs.core import retried
 from dibs.errors import DependencyCycle, Invalid, NotFound
 from dibs.leases import Leases
 from dibs.model import IN_PROGRESS, BoardTask, Event, Worker
@@ -19,11 +20,14 @@ _STEP_VERBS = {"add": "add a step to", "start": "start a step of", "done": "fini
 
 
 class Deciding(Leases):
+    @retried
     def _decide(
         self, task_id: str, worker: Worker | str | None, change: Callable[[Tx, BoardTask, Worker], Event]
     ) -> BoardTask:
+        limits.task_id(task_id)
         who = self._actor(worker)
         with self._store.write() as tx:
+            tx.foresee(ending=task_id)
             task = self._get(tx, task_id)
             self._end(tx, task, change(tx, task, who))
             self._keep_alive(tx, who)
@@ -72,6 +76,7 @@ class Deciding(Leases):
 
     # -- dependencies
 
+    @retried
     def depend(self, task_id: str, needs: Sequence[str], *, worker: Worker | str | None = None) -> BoardTask:
         """Make a task wait for others. Unknown ids and cycles are refused; edges that exist already are left as they
         are."""
@@ -79,6 +84,7 @@ class Deciding(Leases):
         wanted = [limits.task_id(need) for need in limits.texts(needs, "needs")]
         who = self._actor(worker)
         with self._store.write() as tx:
+            tx.freeze_edges()
             task = self._get(tx, task_id)
             new = [need for need in wanted if need not in task.depends_on]
             known = tx.get(new)
@@ -94,10 +100,12 @@ class Deciding(Leases):
             self._keep_alive(tx, who)
         return task
 
+    @retried
     def undepend(self, task_id: str, needs: Sequence[str], *, worker: Worker | str | None = None) -> BoardTask:
         """Drop dependencies of a task."""
         who = self._actor(worker)
         with self._store.write() as tx:
+            tx.freeze_edges()
             task = self._get(tx, task_id)
             dropped = [limits.task_id(need) for need in limits.texts(needs, "needs")]
             for need in dropped:
@@ -117,6 +125,7 @@ class Deciding(Leases):
 
     # -- steps
 
+    @retried
     def step(
         self,
         task_id: str,

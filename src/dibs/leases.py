@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 
 from dibs import holds, rules
-from dibs.core import Core
+from dibs.core import Core, retried
 from dibs.errors import Invalid
 from dibs.model import COMPLETED, IN_PROGRESS, BoardTask, Event, Lock, Worker
 from dibs.worker import boot, is_dead
@@ -43,27 +43,41 @@ class Leases(Core):
         due = tx.due(SWEEP)
         if due:
             self._give_back(tx, due, "its lease ran out")
-        if tx.now - self._reaped >= REAP_EVERY or tx.now < self._reaped:
+        if self._is_reaping_due(tx.now):
             self._reap(tx)
 
-    def _reap(self, tx: Tx) -> bool:
-        """Give back the claims and locks whose holder's process is provably dead; were there any?"""
-        self._reaped = tx.now
+    def _is_reaping_due(self, now: float) -> bool:
+        return now - self._reaped >= REAP_EVERY or now < self._reaped - REAP_EVERY * 60
+
+    def _reap(self, tx: Tx) -> list[BoardTask | Lock]:
+        """Give back the claims and locks whose holder's process is provably dead, and the locks that have run out."""
+        began = time.monotonic()
         here = boot()
-        verdicts: dict[str, bool] = {}
-
-        def dead(holder: Worker | None) -> bool:
-            if holder is None or holder.pid is None:
-                return False
-            if holder.text not in verdicts:
-                verdicts[holder.text] = is_dead(holder, here)
-            return verdicts[holder.text]
-
-        tasks = [task for task in tx.in_progress() if dead(task.holder)]
-        self._give_back(tx, tasks, "the holder's process has died")
-        locks = [lock for lock in tx.locks() if lock.expires_at <= tx.now or dead(lock.holder)]
+        gone = {holder.text for holder in tx.holders() if holder.pid is not None and is_dead(holder, here)}
+        tasks: list[BoardTask] = []
+        locks = tx.run_out()
+        if gone:
+            ids = [task.id for task in tx.in_progress() if task.holder and task.holder.text in gone]
+            tasks = [
+                task
+                for task in tx.get(ids).values()
+                if task.status is IN_PROGRESS and task.holder and task.holder.text in gone
+            ]
+            self._give_back(tx, tasks, "the holder's process has died")
+            locks = [lock for lock in tx.locks() if lock.expires_at <= tx.now or lock.holder.text in gone]
+        locks = [lock for lock in self._still(tx, locks) if lock.expires_at <= tx.now or lock.holder.text in gone]
         self._drop(tx, locks, rules.SYSTEM, "expired, or the holder's process has died")
-        return bool(tasks or locks)
+        # Where looking is slow, look less often.
+        self._reaped = tx.now + 50 * max(0.0, time.monotonic() - began - REAP_EVERY / 50)
+        return [*tasks, *locks]
+
+    def _still(self, tx: Tx, looked: Sequence[Lock]) -> list[Lock]:
+        """Those of the locks which were seen in a look that are there now, and stay so."""
+        if not looked:
+            return []
+        keys = {(lock.pattern, lock.token) for lock in looked}
+        near = tx.locks(list(dict.fromkeys(lock.pattern for lock in looked)))
+        return [lock for lock in near if (lock.pattern, lock.token) in keys]
 
     def _give_back(
         self,
@@ -91,7 +105,7 @@ class Leases(Core):
         if task.status is IN_PROGRESS:
             return
         if task.paths:
-            tx.drop_locks([lock for lock in tx.locks(task.paths) if lock.task_id == task.id])
+            tx.drop_locks(tx.own_locks(task))
         if task.status is COMPLETED and event.data and event.data["set"].get("status") == COMPLETED:
             waiting = tx.dependants([task])
             for other in waiting:
@@ -103,19 +117,28 @@ class Leases(Core):
     def _keep_alive(self, tx: Tx, who: Worker) -> None:
         """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease."""
         key = (who.name, who.session)
-        looked, often = self._renewed.get(key, (float("-inf"), 60.0))
-        if 0 <= tx.now - looked < often:
+        if not self._is_look_due(who, tx.now):
             return
         tasks = [t for t in tx.in_progress(who.name) if _is_held(t.holder, who, t.lease_expires_at, tx.now)]
         locks = [lock for lock in tx.locks(name=who.name) if _is_held(lock.holder, who, lock.expires_at, tx.now)]
         self._renewed[key] = (tx.now, 60.0)
         for lease in [task.lease for task in tasks] + [lock.lease for lock in locks]:
             self._look_again(who, lease or 60.0)
-        old = [task for task in tasks if (task.lease_expires_at or 0) - tx.now < FRESH * (task.lease or 0)]
-        ids = {task.id for task in old}
-        loose = [lock for lock in locks if lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease]
+        ids = [task.id for task in tasks if (task.lease_expires_at or 0) - tx.now < FRESH * (task.lease or 0)]
+        old = [
+            t
+            for t in (tx.get(ids) if ids else {}).values()
+            if t.status is IN_PROGRESS and _is_held(t.holder, who, t.lease_expires_at, tx.now)
+        ]
+        renewed = {task.id for task in old}
+        stale = [
+            lock
+            for lock in locks
+            if lock.task_id in renewed or (lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease)
+        ]
+        stale = [lock for lock in self._still(tx, stale) if _is_held(lock.holder, who, lock.expires_at, tx.now)]
+        loose = [lock for lock in stale if lock.task_id is None]
         events = [rules.renew(task, tx.now, None) for task in old]
-        stale = loose + [lock for lock in locks if lock.task_id in ids]
         holds.renew(stale, tx.now)
         if loose:
             events.append(rules.event("renewed_locks", who, None, locks=[rules.lock_data(lock) for lock in loose]))
@@ -124,6 +147,7 @@ class Leases(Core):
             tx.save_locks(stale)
             tx.append(events)
 
+    @retried
     def keep(self, worker: Worker | str) -> bool:
         """Renew what a worker holds, for a front that knows it to be alive; does it hold anything? Nothing is written
         while more than two thirds of every lease are left."""
@@ -158,11 +182,21 @@ class Leases(Core):
             # Expiry and death make work available without any commit, so look once a second all the same.
             self._store.wait_change(mark, min(left, 1.0))
 
+    def _is_look_due(self, who: Worker, now: float) -> bool:
+        """Is it time to look what this worker holds, and to renew it?"""
+        looked, often = self._renewed.get((who.name, who.session), (float("-inf"), 60.0))
+        return not 0 <= now - looked < often
+
+    def _name_to_look_at(self, who: Worker | None) -> str | None:
+        """The name to `foresee`: that of a worker which will be looked at anyway."""
+        quick = self._store.quick
+        if quick is None or who is None or not self._is_look_due(who, quick.now):
+            return None
+        return who.name
+
+    @retried
     def _heartbeat(self, who: Worker) -> None:
-        with self._store.read() as tx:
-            looked, often = self._renewed.get((who.name, who.session), (float("-inf"), 60.0))
-            due = not 0 <= tx.now - looked < often
-        if due:
+        if self._is_look_due(who, self.now()):
             with self._store.write() as tx:
                 self._keep_alive(tx, who)
 
@@ -177,7 +211,7 @@ class Leases(Core):
         if task.holder is not None:
             self._look_again(task.holder, task.lease or 60.0)
         if task.paths:
-            locks = [lock for lock in tx.locks(task.paths) if lock.task_id == task.id]
+            locks = tx.own_locks(task)
             holds.renew(locks, tx.now, task.lease)
             tx.save_locks(locks)
         tx.save([task])

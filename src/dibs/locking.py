@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 
 from dibs import holds, limits, rules
+from dibs.core import retried
 from dibs.errors import Busy, Invalid, NotFound
 from dibs.leases import Leases
 from dibs.model import Lock, Worker
+from dibs.store import Collision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ class Locking(Leases):
         length = limits.seconds(lease, "lease") if lease is not None else self._lease or rules.LEASES[who.kind]
         tree = self._worktree()
 
-        def attempt() -> list[Lock]:
+        @retried
+        def attempt(self: Locking) -> list[Lock]:
             with self._store.write() as tx:
                 held = tx.locks(asked)
                 if (against := holds.conflicts(asked, shared, held, who, tx.now)) and self._reap(tx):
@@ -58,7 +61,9 @@ class Locking(Leases):
         while True:
             mark = self._store.mark_change()
             try:
-                return attempt()
+                return attempt(self)
+            except Collision:
+                raise
             except Busy as error:
                 left = end - time.monotonic()
                 if left <= 0:
@@ -67,6 +72,7 @@ class Locking(Leases):
                 soonest = min((lock.expires_at for lock in error.conflicts), default=0.0)
                 self._store.wait_change(mark, min(left, max(0.05, soonest - self.now()), 1.0))
 
+    @retried
     def unlock(self, paths: Sequence[str] | None, worker: Worker | str) -> list[Lock]:
         """Give back locks of this worker: the named ones, or (None) all that were not taken with a task."""
         who = self._who(worker)
@@ -90,6 +96,7 @@ class Locking(Leases):
                             f"{lock.pattern} is locked together with task {lock.task_id}",
                             hint=f"it goes with the task: dibs done {lock.task_id}, or dibs release {lock.task_id}",
                         )
+            gone = self._still(tx, gone)
             self._drop(tx, gone, who)
             self._keep_alive(tx, who)
         return gone

@@ -3,14 +3,27 @@
 A `Store` gives out transactions; a `Tx` reads and writes rows. Neither knows a rule: which task may be claimed, what a
 completed task does to its dependants, whose lock conflicts with whose, is decided in `rules` by `board`.
 
-Calling sequence: `with store.write() as tx:` runs alone (or as if alone) from its first read to its commit. Leaving
+Calling sequence: `with store.write() as tx:` runs alone, or as if alone, from its first read to its commit. Leaving
 the block commits, and returns only when the commit is as durable as the store promises; an exception rolls back, and
 nothing of the block is seen by anyone, ever. `with store.read() as tx:` sees one consistent state and changes nothing.
+
+As if alone: on a store whose writers run side by side, rows that `get`, `again`, `ready`, `due`, `dependants` and
+`locks(patterns)` hand out stay as they are until the transaction ends, and nobody else grants a lock that overlaps
+those patterns. What the other verbs hand out is a look: before anything is decided about such a row, it is fetched
+again by one of the above. Where that order cannot be kept, the store raises `Collision`, and the verb runs again from
+its start (`core.retried`).
 
 A crash at any point leaves either all of a transaction or none of it, its events included.
 """
 
 from __future__ import annotations
+
+from dibs.errors import Busy
+
+
+class Collision(Busy):
+    """Others were at the same rows in another order. Nothing was changed; the same again may well succeed."""
+
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,13 +31,25 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Protocol
 
-    from dibs.model import BoardTask, Event, Lock, Message, TaskStatus
+    from dibs.model import BoardTask, Event, Lock, Message, TaskStatus, Worker
 
     class Tx(Protocol):
         """Rows in, rows out. Every verb is plural; rows handed out are the caller's to change and then `save`."""
 
-        now: float
-        """The board's time, constant within the transaction. A jump of the wall clock moves leases with it."""
+        @property
+        def now(self) -> float:
+            """The board's time, constant within the transaction. A jump of the wall clock moves leases with it."""
+
+        def foresee(
+            self,
+            *,
+            name: str | None = None,
+            ending: str | None = None,
+            claiming: tuple[Sequence[str], int] | None = None,
+        ) -> None:
+            """A hint, at the start of a writing verb, of what it will ask for: what the worker of this name holds, the
+            task that is to end with what hangs on it, the best ready tasks for these reservations. A store that is a
+            network away fetches it in one trip; others need not listen."""
 
         def next_token(self) -> int:
             """The number that the next appended event will have, larger than any event, claim or lock so far."""
@@ -48,7 +73,13 @@ if TYPE_CHECKING:
             """Tasks in progress whose lease has run out, oldest lease first."""
 
         def in_progress(self, name: str | None = None) -> list[BoardTask]:
-            """Tasks in progress, all or those assigned to a worker of that name."""
+            """Tasks in progress, all or those assigned to a worker of that name. A look."""
+
+        def holders(self) -> list[Worker]:
+            """Whoever holds a task or a lock. A look."""
+
+        def freeze_edges(self) -> None:
+            """Nobody else adds or drops dependencies between tasks that exist, until this transaction ends."""
 
         def dependants(self, tasks: Sequence[BoardTask]) -> list[BoardTask]:
             """The tasks that name one of these in `depends_on`, whatever their status."""
@@ -70,8 +101,14 @@ if TYPE_CHECKING:
             """Remove such edges."""
 
         def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
-            """All locks, or a worker name's, or at least those that could overlap one of the patterns; expired ones
-            included."""
+            """At least those locks that could overlap one of the patterns; or, as a look, all, or a worker name's.
+            Expired ones included."""
+
+        def own_locks(self, task: BoardTask) -> list[Lock]:
+            """The locks that came with the claim of a task, which this transaction was handed."""
+
+        def run_out(self) -> list[Lock]:
+            """The locks whose lease has run out. A look."""
 
         def save_locks(self, locks: Sequence[Lock]) -> None:
             """Insert or replace, by pattern and token."""
@@ -115,8 +152,8 @@ if TYPE_CHECKING:
         def find(self, prefix: str, limit: int) -> list[str]:
             """Ids that start with a prefix."""
 
-        def events(self, after: int, limit: int, task_id: str | None = None) -> list[Event]:
-            """Events numbered above `after`, in order."""
+        def events(self, after: int, limit: int, task_id: str | None = None, *, newest: bool = False) -> list[Event]:
+            """Up to `limit` events numbered above `after`, the first or the newest of them, in order."""
 
         def last_event(self) -> int: ...
 
@@ -138,6 +175,22 @@ if TYPE_CHECKING:
         ) -> None:
             """Fill an empty board with rows exactly as they are, numbers and times included."""
 
+    class Quick(Protocol):
+        """Answers None where the case is not the common one; nothing has changed then, and the long way decides."""
+
+        @property
+        def now(self) -> float:
+            """About the board's time, without asking for it."""
+
+        def claim(self, who: Worker, reserved: Sequence[str], n: int, lease: float) -> list[BoardTask] | None:
+            """Up to `n` of the best ready tasks, if nothing is due, and they ask for no files."""
+
+        def complete(
+            self, task_id: str, name: str | None, kind: str | None, token: int, result: str | None
+        ) -> BoardTask | None:
+            """End a live claim by its token (and by the caller's name and kind, if known), if the task has no files, no
+            dependants and no review."""
+
     class Store(Protocol):
         url: str
         """The board's address, as `TaskBoard.open` takes it."""
@@ -151,6 +204,9 @@ if TYPE_CHECKING:
         met_by: tuple[TaskStatus, ...]
         """The statuses at which a task counts as done for those that depend on it."""
 
+        quick: Quick | None
+        """The common cases of claim and complete without a transaction in between, where trips are what costs."""
+
         def write(self) -> AbstractContextManager[Tx]: ...
 
         def read(self) -> AbstractContextManager[Tx]: ...
@@ -160,6 +216,10 @@ if TYPE_CHECKING:
 
         def wait_change(self, mark: int, timeout: float) -> bool:
             """Sleep until a commit after `mark`, or the time-out; says whether there was one. Burns no CPU."""
+
+        def settled(self) -> int | None:
+            """The number up to which the changelog is final, for readers that come after this call: no event with a
+            number up to it can appear any more. None: that holds for all that is there."""
 
         def close(self) -> None:
             """Give back files and memory. Closing twice is fine; using the store afterwards opens it again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs import limits, rules
+from dibs.core import retried
 from dibs.errors import Invalid
 from dibs.jsontext import dumps, loads
 from dibs.leases import Leases
@@ -20,6 +21,7 @@ FOR_NEWCOMERS = 100
 
 
 class Talking(Leases):
+    @retried
     def tell(
         self,
         content: str,
@@ -52,6 +54,7 @@ class Talking(Leases):
             self._keep_alive(tx, who)
         return message
 
+    @retried
     def inbox(self, worker: Worker | str, *, peek: bool = False, limit: int = FOR_NEWCOMERS) -> list[Message]:
         """Messages that this worker has not been given yet, oldest first; they count as given unless `peek`."""
         who = self._who(worker)
@@ -69,6 +72,7 @@ class Talking(Leases):
             self._keep_alive(tx, who)
         return found
 
+    @retried
     def unread(self, worker: Worker | str, messages: Sequence[Message]) -> None:
         """Let messages count as not given, because they did not arrive. Later ones may then be given twice."""
         who = self._who(worker)
@@ -89,7 +93,7 @@ class Talking(Leases):
         with self._store.read() as tx:
             if task_id is not None:
                 return tx.events(0, 2**31, task_id)[-limit:]
-            return tx.events(tx.last_event() - limit, limit)
+            return tx.events(0, limit, newest=True)
 
     def changelog(
         self, after: int = 0, *, task_id: str | None = None, follow: bool = False, timeout: float | None = None
@@ -102,8 +106,11 @@ class Talking(Leases):
         while True:
             mark = self._store.mark_change()
             while True:
+                bound = self._store.settled()
                 with self._store.read() as tx:
                     batch = tx.events(after, 500, task_id)
+                if bound is not None:
+                    batch = [event for event in batch if event.seq <= bound]
                 yield from batch
                 if not batch:
                     break

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from dibs.dialects.bilu_index import Finding
     from dibs.dialects.filewriting import Guard
     from dibs.dialects.inspection import Part
+    from dibs.store import Quick
 
 
 NOBODY = "somebody"
@@ -80,6 +81,7 @@ class FileStore(FileWriting):
     lacks: frozenset[str] = frozenset()
     """What hints must not suggest, because the format has no place for it: "blockers", "lists of tasks"."""
     met_by: tuple[TaskStatus, ...] = (COMPLETED,)
+    quick: Quick | None = None
     """Statuses at which a task counts as done for those that depend on it."""
     patient = True
     """Do readers keep to the document and wait for whoever writes? The doctor does not: it has to tell who that is."""
@@ -296,6 +298,9 @@ class FileStore(FileWriting):
     def _forget(self) -> None:
         """Decode everything at the next load."""
         raise NotImplementedError
+
+    def settled(self) -> int | None:
+        return None
 
     def mark_change(self) -> int:
         return hash(tuple(fs.stamp(path) for path in (*self._files(), self.companion.path, self.log.path)))

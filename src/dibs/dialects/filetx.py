@@ -80,9 +80,9 @@ class DialectTx(MemoryTx):
     def last_event(self) -> int:
         return self._store.log.count() + len(self.appended)
 
-    def events(self, after: int, limit: int, task_id: str | None = None) -> list[Event]:
-        found = (e for e in self._store.log.events(after) if task_id is None or e.task_id == task_id)
-        return [event for _, event in zip(range(limit), found, strict=False)]
+    def events(self, after: int, limit: int, task_id: str | None = None, *, newest: bool = False) -> list[Event]:
+        found = [e for e in self._store.log.events(after) if task_id is None or e.task_id == task_id]
+        return found[-limit:] if newest else found[:limit]
 
     def post(self, messages: Sequence[Message]) -> None:
         """Messages are their events."""

@@ -84,7 +84,7 @@ def _if_unknown(call: Call, name: str) -> str:
         seen |= {lock.holder.name for lock in tx.locks()}
         seen |= {task.assigned_to for task in tx.in_progress() if task.assigned_to}
         seen |= {message.sender for message in tx.messages(None, 0, LATELY, newest=True)}
-        seen |= {event.worker for event in tx.events(tx.last_event() - LATELY, LATELY)}
+        seen |= {event.worker for event in tx.events(0, LATELY, newest=True)}
     if name in seen or name == call.worker.name or call.board.tasks(assigned_to=name, limit=1)[1]:
         return ""
     others = sorted(seen - {call.worker.name, rules.SYSTEM.name})

@@ -29,6 +29,7 @@ from dibs.model import (
     Message,
     Step,
     TaskStatus,
+    Worker,
 )
 from dibs.stores.shift import move_leases
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
     from typing import Any
+
+    from dibs.store import Quick
 
 
 def copy_task(task: BoardTask) -> BoardTask:
@@ -174,6 +177,22 @@ class MemoryTx:
         late.sort(key=lambda t: t.lease_expires_at or 0)
         return [copy_task(t) for t in late[:limit]]
 
+    def foresee(self, **hints: object) -> None:
+        pass
+
+    def holders(self) -> list[Worker]:
+        working = (self._t.tasks[i].holder for i in self._t.working)
+        return [*(holder for holder in working if holder), *(lock.holder for lock in self._t.locks.values())]
+
+    def own_locks(self, task: BoardTask) -> list[Lock]:
+        return [lock for lock in self.locks(task.paths) if lock.task_id == task.id]
+
+    def run_out(self) -> list[Lock]:
+        return [lock for lock in self.locks() if lock.expires_at <= self.now]
+
+    def freeze_edges(self) -> None:
+        pass
+
     def in_progress(self, name: str | None = None) -> list[BoardTask]:
         working = (self._t.tasks[i] for i in self._t.working)
         return [copy_task(t) for t in working if name is None or t.assigned_to == name]
@@ -247,10 +266,12 @@ class MemoryTx:
             event.time = self.now
             log.append(copy_event(event))
 
-    def events(self, after: int, limit: int, task_id: str | None = None) -> list[Event]:
+    def events(self, after: int, limit: int, task_id: str | None = None, *, newest: bool = False) -> list[Event]:
         start = bisect_left(self._t.events, after + 1, key=lambda e: e.seq)
-        found = (e for e in self._t.events[start:] if task_id is None or e.task_id == task_id)
-        return [copy_event(e) for _, e in zip(range(limit), found, strict=False)]
+        rows = reversed(self._t.events[start:]) if newest else self._t.events[start:]
+        found = (e for e in rows if task_id is None or e.task_id == task_id)
+        page = [copy_event(e) for _, e in zip(range(limit), found, strict=False)]
+        return page[::-1] if newest else page
 
     # -- requests and messages
 
@@ -365,6 +386,7 @@ def _listing_order(task: BoardTask) -> tuple[float, ...]:
 
 class MemoryStore:
     lease: float | None = None
+    quick: Quick | None = None
     met_by: tuple[TaskStatus, ...] = (COMPLETED,)
 
     def __init__(self, clock: Clock | None = None, place: str | None = None) -> None:
@@ -380,6 +402,9 @@ class MemoryStore:
 
     def read(self) -> _Turn:
         return _Turn(self, writing=False)
+
+    def settled(self) -> int | None:
+        return None
 
     def mark_change(self) -> int:
         return self._tables.commits

@@ -40,6 +40,8 @@ DUE = (
 # Everything that somebody works on; everything that one name works on.
 IN_PROGRESS = f"SELECT {TASK} FROM task WHERE status = 'in_progress' ORDER BY lease_expires_at"
 IN_PROGRESS_BY = f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND assigned_to = ? ORDER BY lease_expires_at"
+# Whoever holds something.
+HOLDERS = "SELECT DISTINCT holder FROM task WHERE status = 'in_progress' UNION SELECT holder FROM lock"
 # Who waits for this one (by seq); for these (JSON array of seqs).
 DEPENDANTS_OF = f"SELECT {TASK} FROM task WHERE seq IN (SELECT task FROM dependency WHERE needs = ?)"
 DEPENDANTS = (
@@ -59,8 +61,10 @@ SAVE = (
     "unmet = ?, last_event = ? WHERE seq = ?"
 )
 
-# Locks: all; one name's; those whose literal prefix is one of the ancestors (JSON array) or among the descendants.
+# Locks: all; those that have run out; one name's; those whose literal prefix is one of the ancestors (JSON array) or
+# among the descendants.
 LOCKS = f"SELECT {LOCK} FROM lock ORDER BY pattern, token"
+LOCKS_RUN_OUT = f"SELECT {LOCK} FROM lock WHERE expires_at <= ? ORDER BY pattern, token"
 LOCKS_BY = f"SELECT {LOCK} FROM lock WHERE worker = ? ORDER BY pattern, token"
 LOCKS_NEAR = (
     f"SELECT {LOCK} FROM lock WHERE prefix IN (SELECT value FROM json_each(?)) "
@@ -71,7 +75,10 @@ DROP_LOCK = "DELETE FROM lock WHERE pattern = ? AND token = ?"
 
 # The changelog: append, what came after a number.
 APPEND = f"INSERT INTO event ({EVENT}, previous, tally) VALUES ({', '.join('?' * 11)})"
-EVENTS = f"SELECT {EVENT} FROM event WHERE seq > ? ORDER BY seq LIMIT ?"
+EVENTS = {
+    newest: f"SELECT {EVENT} FROM event WHERE seq > ? ORDER BY seq{' DESC' * newest} LIMIT ?"
+    for newest in (False, True)
+}
 # One task's history, from its newest event back.
 NEWEST_EVENT = "SELECT last_event FROM task WHERE id = ?"
 EVENT_BEFORE = f"SELECT {EVENT}, previous FROM event WHERE seq = ?"

@@ -15,7 +15,7 @@ _STATUS = TaskStatus._members
 _workers: dict[str, Worker] = {}
 
 
-def _worker(text: str) -> Worker:
+def worker_from(text: str) -> Worker:
     """Parsed holders, shared: a busy worker's record is read thousands of times. Nobody changes a Worker."""
     known = _workers.get(text)
     if known is None:
@@ -44,7 +44,7 @@ def task_from(row: tuple[Any, ...]) -> BoardTask:
     task.status = _STATUS[status]
     task.priority = -rank
     task.depends_on = depends_on.split("\n") if depends_on else []
-    task.holder = _worker(holder) if holder else None
+    task.holder = worker_from(holder) if holder else None
     task.paths = paths.split("\n") if paths else []
     task.labels = labels.split("\n") if labels else []
     task.steps = [Step(**s) for s in loads(steps)] if steps else []
@@ -82,7 +82,7 @@ def save_row(task: BoardTask, last_event: int) -> tuple[Any, ...]:
 
 def lock_from(row: tuple[Any, ...]) -> Lock:
     pattern, holder, token, acquired, expires, lease, shared, task_id, worktree = row
-    return Lock(pattern, _worker(holder), token, acquired, expires, lease, shared == 1, task_id, worktree)
+    return Lock(pattern, worker_from(holder), token, acquired, expires, lease, shared == 1, task_id, worktree)
 
 
 def lock_row(lock: Lock) -> tuple[Any, ...]:

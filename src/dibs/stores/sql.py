@@ -10,10 +10,20 @@ from __future__ import annotations
 
 from dibs.ids import random_id
 from dibs.jsontext import dumps
-from dibs.model import BoardTask, Event, Lock, Message, TaskStatus
+from dibs.model import BoardTask, Event, Lock, Message, TaskStatus, Worker
 from dibs.paths import literal_prefix, prefix_range
 from dibs.stores import queries as q
-from dibs.stores.rows import event_from, event_row, insert_row, lines, lock_from, lock_row, save_row, task_from
+from dibs.stores.rows import (
+    event_from,
+    event_row,
+    insert_row,
+    lines,
+    lock_from,
+    lock_row,
+    save_row,
+    task_from,
+    worker_from,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -130,6 +140,17 @@ class SqlTx:
     def due(self, limit: int) -> list[BoardTask]:
         return self._tasks(q.DUE, (self.now, limit))
 
+    def foresee(self, **hints: object) -> None:
+        pass
+
+    def freeze_edges(self) -> None:
+        pass
+
+    def holders(self) -> list[Worker]:
+        if self.changed:
+            self.flush()
+        return [worker_from(row[0]) for row in self._rows(q.HOLDERS, ())]
+
     def in_progress(self, name: str | None = None) -> list[BoardTask]:
         return self._tasks(q.IN_PROGRESS, ()) if name is None else self._tasks(q.IN_PROGRESS_BY, (name,))
 
@@ -186,6 +207,12 @@ class SqlTx:
                 found[row[0], row[2]] = row
         return [lock_from(found[key]) for key in sorted(found)]
 
+    def own_locks(self, task: BoardTask) -> list[Lock]:
+        return [lock for lock in self.locks(task.paths) if lock.task_id == task.id]
+
+    def run_out(self) -> list[Lock]:
+        return [lock_from(row) for row in self._rows(q.LOCKS_RUN_OUT, (self.now,))]
+
     def save_locks(self, locks: Sequence[Lock]) -> None:
         if locks:
             self.changed = True
@@ -212,10 +239,11 @@ class SqlTx:
             event.time = self.now
         self._events += events
 
-    def events(self, after: int, limit: int, task_id: str | None = None) -> list[Event]:
+    def events(self, after: int, limit: int, task_id: str | None = None, *, newest: bool = False) -> list[Event]:
         self.flush()
         if task_id is None:
-            return [event_from(row) for row in self._rows(q.EVENTS, (after, limit))]
+            page = [event_from(row) for row in self._rows(q.EVENTS[newest], (after, limit))]
+            return page[::-1] if newest else page
         found = []
         head = self._rows(q.NEWEST_EVENT, (task_id,))
         number = head[0][0] if head else 0
@@ -223,6 +251,8 @@ class SqlTx:
             row = self._rows(q.EVENT_BEFORE, (number,))[0]
             found.append(event_from(row[:-1]))
             number = row[-1]
+            if newest and len(found) == limit:
+                break
         found.reverse()
         return found[:limit]
 

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from dibs.store import Quick
+
     Row = tuple[Any, ...]
 
 WAL_PAGES = 4000
@@ -95,6 +97,7 @@ def side_files(path: str) -> tuple[str, str]:
 
 class SqliteStore:
     lease: float | None = None
+    quick: Quick | None = None
     met_by: tuple[TaskStatus, ...] = (COMPLETED,)
 
     def __init__(
@@ -404,6 +407,9 @@ class SqliteStore:
             )
 
     # -- waiting
+
+    def settled(self) -> int | None:
+        return None
 
     def mark_change(self) -> int:
         if not self._syncs.is_open or self._pid != os.getpid():

@@ -1,0 +1,63 @@
+"""Keeping the fronts near: where the scan for ready tasks begins.
+
+A claimed task leaves a dead entry in the index of ready ones. The vacuum removes it, but not while anybody in the
+database holds a snapshot from before, and then every claim would walk over all that were claimed since. So each lane
+and rank has a `front`, a number below which nothing is ready, and claims begin there.
+
+Whoever makes a task ready (adds it, gives it back, completes what it waited for) shares the front gate until its
+commit, and lowers the front in the same transaction if the task lies below it. Whoever finds that a front has fallen
+behind takes the gate alone, so that nobody is about to make a task ready, looks where the first ready one is now, and
+raises the front to it. It does not wait long for the gate: fronts are a matter of speed, and somebody will try again.
+
+A crash leaves the front as it was.
+"""
+
+from __future__ import annotations
+
+import time
+
+import psycopg
+
+from dibs.stores.postgres import statements as q
+from dibs.stores.postgres.keys import FRONTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.stores.postgres.store import PostgresStore
+
+FAR = 400
+"""So many numbers may lie between a front and the first ready task."""
+EVERY = 0.2
+"""Seconds between two tries of one process."""
+
+
+class Fronts:
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._tried = 0.0
+        self.far = FAR
+
+    def follow(self, lane: str, rank: int) -> None:
+        """Raise a front that was found far behind; now or, if others are at it, another time."""
+        if time.monotonic() - self._tried < EVERY:
+            return
+        self._tried = time.monotonic()
+        store = self._store
+        link = store.links.take()
+        try:
+            link.trip(
+                [
+                    ("BEGIN", ()),
+                    ("SET LOCAL lock_timeout = '100ms'", ()),
+                    (q.HOLD, (store.board, FRONTS)),
+                    (q.raise_front(lane), (store.board, rank, store.tasks)),
+                    ("COMMIT", ()),
+                ]
+            )
+        except psycopg.Error:
+            try:
+                link.trip([("ROLLBACK", ())])
+            except psycopg.Error:
+                pass
+        finally:
+            store.links.give(link)

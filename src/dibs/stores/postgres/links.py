@@ -1,0 +1,218 @@
+"""Connections to the server: made when needed, kept for the next call, one to a thread at a time.
+
+Calling sequence: `link = links.take()`, any number of `link.trip([...])`, then `links.give(link)`, or
+`links.drop(link)` when its state is in doubt. A trip sends all its statements at once and waits for the answers
+together.
+
+This is not psycopg_pool, because that keeps threads of its own, which cost a command's start-up and do not survive a
+fork. After a fork the child forgets the parent's connections without saying goodbye on them.
+
+Nothing is kept in a session (no SET, no LISTEN, no temporary tables, no session locks), so a pooler that hands out
+server connections by transaction is fine. Statements are prepared by the server, which saves planning; where a pooler
+does not carry them over, the first complaint turns that off (`prepares`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _thread import allocate_lock
+from _weakref import ref
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.types.numeric import Int8Dumper
+
+from dibs.errors import BoardUnusable
+from dibs.stores.postgres.failures import is_lost, unreachable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    Row = tuple[Any, ...]
+    Statement = tuple[str, tuple[Any, ...]]
+
+MOST = 32
+"""Connections that one store has at most; more threads take turns."""
+PATIENCE = 20.0
+"""Seconds for which a server that was reachable before is tried again."""
+DEFAULTS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+    "client_encoding": "utf8",
+    "application_name": "dibs",
+}
+"""What a connection is made with unless the address says otherwise: one that is cut off is noticed in 20 s or so."""
+
+_IDLE = psycopg.pq.TransactionStatus.IDLE
+_TUPLES = psycopg.pq.ExecStatus.TUPLES_OK
+_all: dict[int, ref[Links]] = {}
+
+
+def _after_fork_in_child() -> None:
+    for known in list(_all.values()):
+        links = known()
+        if links is not None:
+            links._disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Link:
+    """One connection."""
+
+    __slots__ = ("_cursor", "connection", "owner", "pid")
+
+    def __init__(self, connection: psycopg.Connection[Row]) -> None:
+        self.connection = connection
+        self.pid = connection.info.backend_pid
+        self.owner = os.getpid()
+        self._cursor = connection.cursor()
+
+    def trip(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        """Run statements, one after the other, in one trip; the rows of each."""
+        execute = self.connection.execute
+        if len(statements) == 1:
+            return [_rows(self._cursor.execute(*statements[0]))]
+        with self.connection.pipeline():
+            cursors = [execute(sql, values) for sql, values in statements]
+        return [_rows(cursor) for cursor in cursors]
+
+    def copy(self, table: str, columns: str, rows: Iterable[Row]) -> None:
+        """Many new rows, by the server's quickest way."""
+        with self.connection.cursor().copy(f"COPY {table} ({columns}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+
+    @property
+    def is_idle(self) -> bool:
+        # Of a closed connection the status is unknown.
+        return self.connection.pgconn.transaction_status == _IDLE
+
+
+def _rows(cursor: psycopg.Cursor[Row]) -> list[Row]:
+    # Asking for `description` would make an object for every column.
+    result = cursor.pgresult
+    return cursor.fetchall() if result is not None and result.status == _TUPLES else []
+
+
+class Links:
+    def __init__(self, conninfo: str, shown: str) -> None:
+        self._conninfo = conninfo
+        self._shown = shown
+        self._idle: list[Link] = []
+        self._busy: dict[int, Link] = {}
+        self._turn = allocate_lock()
+        self._known = False
+        self.prepares = True
+        _all[id(self)] = ref(self)
+
+    def take(self) -> Link:
+        """An idle connection, or a new one."""
+        while True:
+            with self._turn:
+                if self._idle:
+                    link = self._idle.pop()
+                    self._busy[id(link)] = link
+                    return link
+                if len(self._busy) < MOST:
+                    break
+            time.sleep(0.005)
+        link = self._connect()
+        with self._turn:
+            self._busy[id(link)] = link
+        return link
+
+    def give(self, link: Link) -> None:
+        """Back, for the next caller."""
+        if not link.is_idle:
+            self.drop(link)
+            return
+        with self._turn:
+            self._busy.pop(id(link), None)
+            self._idle.append(link)
+
+    def drop(self, link: Link) -> None:
+        """Not to be used any more. One that failed may not be alone: the idle ones are as old."""
+        with self._turn:
+            self._busy.pop(id(link), None)
+            idle, self._idle = self._idle, []
+        for each in (link, *idle):
+            _close(each.connection)
+
+    def close(self) -> None:
+        with self._turn:
+            idle, self._idle = self._idle, []
+        for link in idle:
+            _close(link.connection)
+
+    def discard(self, link: Link) -> None:
+        """This one only."""
+        with self._turn:
+            self._busy.pop(id(link), None)
+        _close(link.connection)
+
+    def _connect(self) -> Link:
+        end = time.monotonic() + (PATIENCE if self._known else 0.0)
+        pause = 0.05
+        while True:
+            try:
+                connection = psycopg.connect(
+                    self._conninfo,
+                    autocommit=True,
+                    cursor_factory=psycopg.RawCursor,
+                    prepare_threshold=3 if self.prepares else None,
+                )
+                break
+            except psycopg.Error as error:
+                if time.monotonic() >= end or not _may_pass(error):
+                    raise unreachable(error, self._shown) from error
+            time.sleep(pause)
+            pause = min(pause * 1.7, 1.0)
+        # Every number as the widest, so that a statement is prepared once and not for each size of its values.
+        connection.adapters.register_dumper(int, Int8Dumper)
+        if connection.info.server_version < 130000:
+            _close(connection)
+            raise BoardUnusable(
+                f"{self._shown} is PostgreSQL {connection.info.server_version // 10000}; dibs needs 13 or newer"
+            )
+        self._known = True
+        return Link(connection)
+
+    def _disown(self) -> None:
+        """In a forked child: the parent goes on with these connections. A goodbye of ours would end them, so it goes
+        nowhere."""
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        try:
+            for link in (*self._idle, *self._busy.values()):
+                try:
+                    os.dup2(nowhere, link.connection.fileno())
+                except (OSError, psycopg.Error):
+                    pass  # closed already
+        finally:
+            os.close(nowhere)
+        self._idle, self._busy = [], {}
+        self._turn = allocate_lock()
+
+    def __del__(self) -> None:
+        _all.pop(id(self), None)
+        self.close()
+
+
+def _may_pass(error: psycopg.Error) -> bool:
+    """Could a server that refuses now be back in a moment? Not one that knows us and says no."""
+    return is_lost(error) and not isinstance(error, pg.InvalidAuthorizationSpecification | pg.InvalidCatalogName)
+
+
+def _close(connection: psycopg.Connection[Any]) -> None:
+    try:
+        connection.close()
+    except Exception:
+        pass

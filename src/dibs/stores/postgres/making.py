@@ -1,0 +1,143 @@
+"""Finding and making schema and boards, and listing the boards of a database.
+
+`make` runs in one transaction, alone, and does nothing that has been done already. So whoever may only use a board can
+call it on one that exists.
+"""
+
+from __future__ import annotations
+
+import psycopg
+
+from dibs.errors import BoardUnusable, NoBoard
+from dibs.stores.postgres import schema as s
+from dibs.stores.postgres.addresses import parse
+from dibs.stores.postgres.failures import translate
+from dibs.stores.postgres.links import Links
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dibs.stores.postgres.links import Link, Row
+
+# One pass over all tasks: a look for each board would cost more from a few boards on.
+BOARDS = """
+SELECT b.name, b.created_at, coalesce(t.open, 0), coalesce(t.tasks, 0),
+    (SELECT e.time FROM dibs.event e WHERE e.board = b.id ORDER BY e.seq DESC LIMIT 1)
+FROM dibs.board b LEFT JOIN (
+    SELECT board, count(*) AS tasks,
+        count(*) FILTER (WHERE status IN ('pending', 'in_progress', 'review')) AS open
+    FROM dibs.task GROUP BY board
+) t ON t.board = b.id
+ORDER BY b.name
+"""
+SOME_NAMES = "SELECT name FROM dibs.board ORDER BY id DESC LIMIT 1000"
+
+
+def find(link: Link, name: str, shown: str) -> int:
+    """The number of a board, once the schema is known to be one that this version can use."""
+    if not link.trip([(s.FIND, ())])[0][0][0]:
+        raise NoBoard(
+            f"there is no board at {shown}: this database has none yet",
+            hint=f"make one with: {_init(shown)}",
+            url=shown,
+        )
+    version, rows = (answer for answer in link.trip([(s.VERSION, ()), (s.BOARD, (name,))]))
+    _refuse_newer(version[0][0], shown)
+    if version[0][0] < len(s.MIGRATIONS):
+        raise BoardUnusable(
+            f"{shown} was made by an older dibs (schema {version[0][0]}; this one wants {len(s.MIGRATIONS)})",
+            hint=f"as the owner of the schema, bring it up to date: {_init(shown)}",
+            url=shown,
+        )
+    if not rows:
+        near = _near(link, name)
+        meant = f"did you mean {near}? " if near else ""
+        raise NoBoard(
+            f"there is no board named {name} in that database ({shown})",
+            hint=f"{meant}see which there are: dibs boards {_quoted(shown)}; or make it: {_init(shown)}",
+            url=shown,
+        )
+    return int(rows[0][0])
+
+
+def make(link: Link, name: str, shown: str) -> None:
+    """The schema, up to date, and the board."""
+    encoding = link.trip([(s.ENCODING, ())])[0][0][0]
+    if encoding != "UTF8":
+        raise BoardUnusable(
+            f"the database of {shown} has the encoding {encoding}, which cannot hold every text",
+            hint="make one with: CREATE DATABASE work ENCODING 'UTF8' TEMPLATE template0",
+            url=shown,
+        )
+    if link.trip([(s.FIND, ())])[0][0][0]:
+        version, rows = link.trip([(s.VERSION, ()), (s.BOARD, (name,))])
+        _refuse_newer(version[0][0], shown)
+        if version[0][0] == len(s.MIGRATIONS) and rows:
+            return
+    with link.connection.transaction():
+        link.trip([(s.MAKING, ())])
+        _run(link, s.BEGIN)
+        version = link.trip([(s.VERSION, ())])[0]
+        _refuse_newer(version[0][0] or 0, shown)
+        for number in range(version[0][0] or 0, len(s.MIGRATIONS)):
+            _run(link, s.MIGRATIONS[number])
+            link.trip([(s.APPLIED, (number + 1,))])
+        if not link.trip([(s.BOARD, (name,))])[0]:
+            board = link.trip([(s.MAKE_BOARD, (name,))])[0][0][0]
+            _run(link, s.SEQUENCES.format(board=board))
+
+
+def listed(url: str) -> tuple[str, list[Row]]:
+    """What may be shown of an address, and `boards` of its database; whichever board it names need not be there."""
+    address = parse(url)
+    links = Links(address.conninfo, address.shown)
+    link = links.take()
+    try:
+        return address.shown, boards(link, address.shown)
+    except psycopg.Error as error:
+        raise translate(error, address.shown) from error
+    finally:
+        links.give(link)
+        links.close()
+
+
+def boards(link: Link, shown: str) -> list[Row]:
+    """(name, made, open tasks, tasks, time of the last event) of every board, by name."""
+    if not link.trip([(s.FIND, ())])[0][0][0]:
+        return []
+    _refuse_newer(link.trip([(s.VERSION, ())])[0][0][0] or 0, shown)
+    return link.trip([(BOARDS, ())])[0]
+
+
+def _near(link: Link, name: str) -> str | None:
+    """The board whose name is most like one that is not there."""
+    from difflib import get_close_matches
+
+    names = [row[0] for row in link.trip([(SOME_NAMES, ())])[0]]
+    same = [other for other in names if other.casefold() == name.casefold()]
+    return next(iter(same or get_close_matches(name, names, 1)), None)
+
+
+def _run(link: Link, script: str) -> None:
+    """Several statements at once, without values."""
+    with psycopg.ClientCursor(link.connection) as cursor:
+        cursor.execute(script.encode())
+
+
+def _refuse_newer(version: int, shown: str) -> None:
+    if version > len(s.MIGRATIONS):
+        raise BoardUnusable(
+            f"{shown} was made by a newer dibs (schema {version}; this one knows {len(s.MIGRATIONS)}); "
+            "it was left as it is",
+            hint="upgrade: pip install --upgrade 'dibs[postgres]'",
+            url=shown,
+        )
+
+
+def _quoted(shown: str) -> str:
+    from shlex import quote
+
+    return quote(shown)
+
+
+def _init(shown: str) -> str:
+    return f"dibs init --board {_quoted(shown)}"

@@ -1,0 +1,219 @@
+"""The short ways: the common claim and the common completion as one statement each, in one trip.
+
+These are the only rules that are written twice, in Python (`rules.claim`, `rules.complete`) and here; the test
+tests/postgres/test_quick.py runs both on the same boards and compares every row and event. A case that is not the
+common one is left alone here: nothing changes, the answer is None, and the long way decides.
+
+Common claim: nothing is due, and the best ready tasks ask for no files. Common completion: a live claim known by its
+token, no files, no review, nobody who waits for the task (`dependants`, which is exact while the row is locked: whoever
+adds an edge changes that row).
+
+If the connection breaks before the answer has come, a claim is looked for by the `stamp` that it left; a completion can
+simply be done again, by its token.
+"""
+
+from __future__ import annotations
+
+import time
+from _random import Random
+from os import getpid, urandom
+
+import psycopg
+
+from dibs.errors import OutcomeUnknown
+from dibs.jsontext import dumps
+from dibs.store import Collision
+from dibs.stores.postgres import statements as q
+from dibs.stores.postgres.failures import is_lost, is_unprepared
+from dibs.stores.queries import TASK
+from dibs.stores.rows import task_from
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dibs.model import BoardTask, Worker
+    from dibs.stores.postgres.links import Link, Row
+    from dibs.stores.postgres.store import PostgresStore
+
+_COLUMNS = TASK.split(", ")
+_NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
+
+# $1 board, $2 the tests' time, $3 how many, $4 sequence, $5 gate, $6 name, $7 holder, $8 lease, $9 stamp, $10 kind,
+# $11 to $13 the event's data around what the database knows.
+CLAIM = f"""
+WITH clock AS MATERIALIZED (SELECT {_NOW} AS now),
+late AS MATERIALIZED (
+    SELECT 1 FROM dibs.task, clock
+    WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= clock.now
+    ORDER BY lease_expires_at LIMIT 1),
+picked AS MATERIALIZED (
+    SELECT found.*, front.low FROM dibs.front CROSS JOIN LATERAL (
+        SELECT {TASK} FROM dibs.task
+        WHERE board = $1 AND {q.IS_READY} AND {q.LANES["open"]} AND rank = front.rank AND seq + 0 >= front.low
+        ORDER BY seq + 0 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED) found
+    WHERE front.board = $1 AND front.lane = 'open' AND NOT EXISTS (SELECT FROM late)
+    ORDER BY front.rank LIMIT $3),
+common AS MATERIALIZED (SELECT bool_and(paths IS NULL AND assigned_to IS NULL) AS yes FROM picked),
+gated AS MATERIALIZED (SELECT dibs.gate($4::regclass, $5) FROM common WHERE yes),
+numbered AS MATERIALIZED (
+    SELECT picked.seq AS at, picked.low, picked.last_event AS previous, nextval($4::regclass) AS number, clock.now
+    FROM gated, picked, clock),
+claimed AS (
+    UPDATE dibs.task SET status = 'in_progress', assigned_to = $6, holder = $7, token = numbered.number,
+        claimed_at = numbered.now, lease = $8, lease_expires_at = numbered.now + $8, completed_at = NULL,
+        attempts = attempts + 1, last_event = numbered.number, stamp = $9
+    FROM numbered WHERE board = $1 AND seq = numbered.at
+    RETURNING {TASK}, numbered.low, numbered.previous),
+logged AS (
+    INSERT INTO dibs.event (board, seq, time, worker, worker_type, action, task_id, data, previous)
+    SELECT $1, token, claimed_at, $6, $10, 'claimed_activity', id,
+        $11::text || token || $12::text || claimed_at || $13::text || lease_expires_at
+            || ',"completed_at":null,"attempts":' || attempts || '}}}}', nullif(previous, 0)
+    FROM claimed)
+SELECT {TASK}, low, NULL FROM claimed
+UNION ALL SELECT {", ".join("NULL" for _ in _COLUMNS)}, NULL, (SELECT paths FROM picked ORDER BY rank, seq LIMIT 1)
+FROM common WHERE NOT yes
+"""
+
+# $1 board, $2 the tests' time, $3 id, $4 token, $5 sequence, $6 gate, $7 name or null, $8 kind or null, $9 result,
+# $10 the result as JSON.
+COMPLETE = f"""
+WITH clock AS MATERIALIZED (SELECT {_NOW} AS now),
+found AS MATERIALIZED (SELECT * FROM dibs.task WHERE board = $1 AND id = $3 FOR NO KEY UPDATE),
+numbered AS MATERIALIZED (
+    SELECT found.seq AS at, found.last_event AS previous, dibs.draw($5::regclass, $6) AS number, clock.now
+    FROM found, clock
+    WHERE found.token = $4 AND found.status = 'in_progress' AND found.lease_expires_at > clock.now
+        AND found.paths IS NULL AND found.review = 0 AND found.dependants = 0 AND found.holder IS NOT NULL
+        AND ($7::text IS NULL OR found.assigned_to = $7)),
+ended AS (
+    UPDATE dibs.task SET status = 'completed', result = $9, lease_expires_at = NULL, completed_at = numbered.now,
+        last_event = numbered.number
+    FROM numbered WHERE board = $1 AND seq = numbered.at
+    RETURNING {TASK}, numbered.previous),
+logged AS (
+    INSERT INTO dibs.event (board, seq, time, worker, worker_type, action, task_id, details, data, previous)
+    SELECT $1, last_event, completed_at, assigned_to, coalesce($8::text, holder::json ->> 'kind'),
+        'completed_activity', id, nullif($9::text, ''),
+        '{{"set":{{"status":"completed","result":' || $10::text || ',"lease_expires_at":null,"completed_at":'
+            || completed_at || '}}}}', nullif(previous, 0)
+    FROM ended)
+SELECT {TASK} FROM ended
+"""
+
+BY_STAMP = f"""
+SELECT {TASK}, 0, NULL FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND assigned_to = $2 AND stamp = $3
+ORDER BY rank, seq
+"""
+GONE = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)"
+
+
+class PostgresQuick:
+    """See `dibs.store.Quick`."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._random = Random()
+        self._pid = 0
+        self._misses = 0
+
+    @property
+    def now(self) -> float:
+        return self._store.about_now
+
+    def _stamp(self) -> int:
+        if self._pid != getpid():
+            self._random.seed(int.from_bytes(urandom(16)))
+            self._pid = getpid()
+        return self._random.getrandbits(63)
+
+    def claim(self, who: Worker, reserved: Sequence[str], n: int, lease: float) -> list[BoardTask] | None:
+        if "human" in reserved:
+            return None
+        if self._misses > 2:  # a board whose tasks name files: only now and then see whether that is still so
+            self._misses = (self._misses + 1) % 50
+            self._store.expected_paths = ()
+            return None
+        store = self._store
+        stamp = self._stamp()
+        clock = store.clock
+        values = (
+            store.board, clock.wall() if clock else None, n, *store.numbers, who.name, who.text, lease, stamp, who.kind,
+            '{"set":{"status":"in_progress","assigned_to":' + dumps(who.name) + ',"holder":' + who.text + ',"token":',
+            ',"claimed_at":', f',"lease":{dumps(lease)},"lease_expires_at":',
+        )  # fmt: skip
+        link = store.links.take()
+        try:
+            rows = self._run(link, CLAIM, values)
+        except psycopg.Error as error:
+            if not (is_lost(error) or link.connection.closed):
+                try:
+                    store.fail(link, error)
+                except Collision:
+                    return None
+            store.lost(link, error)
+            if is_unprepared(error):
+                return None
+            rows = self._look_for(who, stamp, link, error)
+        if not rows:
+            return None
+        if rows[0][0] is None:
+            self._misses += 1
+            store.expected_paths = tuple(rows[0][-1].split("\n")) if rows[0][-1] else ()
+            return None
+        self._misses, store.expected_paths = 0, ()
+        rows.sort(key=lambda row: (row[7], row[0]))
+        seq, rank, low = rows[0][0], rows[0][7], rows[0][-2]
+        if low and seq - low > store.fronts.far:
+            store.fronts.follow("open", rank)
+        return [task_from(row[:-2]) for row in rows]
+
+    def complete(
+        self, task_id: str, name: str | None, kind: str | None, token: int, result: str | None
+    ) -> BoardTask | None:
+        store = self._store
+        clock = store.clock
+        values = (
+            store.board, clock.wall() if clock else None, task_id, token, *store.numbers, name, kind, result,
+            dumps(result),
+        )  # fmt: skip
+        link = store.links.take()
+        try:
+            rows = self._run(link, COMPLETE, values)
+        except psycopg.Error as error:
+            try:
+                store.fail(link, error)
+            except Collision:
+                return None  # the long way knows a repeated completion by its token
+        return task_from(rows[0]) if rows else None
+
+    def _run(self, link: Link, sql: str, values: tuple[object, ...]) -> list[Row]:
+        store = self._store
+        told = store.changed()
+        rows = link.trip([(sql, values)] if told is None else [(sql, values), told])[0]
+        store.links.give(link)
+        return rows
+
+    def _look_for(self, who: Worker, stamp: int, link: Link, error: BaseException) -> list[Row]:
+        """The claim whose answer did not come, if it was made."""
+        store = self._store
+        began = time.monotonic()
+        while True:
+            try:
+                gone = store.ask((GONE, (link.pid,)))[0][0][0]
+                rows = store.ask((BY_STAMP, (store.board, who.name, stamp)))[0]
+            except Collision:
+                gone, rows = False, []  # that connection broke as well
+            waited = time.monotonic() - began
+            # Behind a pooler the process that we know may be gone while the server's own still works.
+            if rows or (gone and waited > 0.3):
+                return rows
+            if waited > 5.0:
+                raise OutcomeUnknown(
+                    f"the connection to {store.url} was lost during a claim, and the server does not tell what became "
+                    "of it",
+                    hint="see what you hold before you claim again: dibs list --mine",
+                    url=store.url,
+                ) from error
+            time.sleep(0.1)
