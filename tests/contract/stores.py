@@ -7,6 +7,7 @@ every store for everything.
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +15,8 @@ from dibs import BoardTask, TaskBoard, TaskStatus
 from dibs.address import open_store
 from dibs.clock import Clock
 from dibs.stores.memory import MemoryStore
+from tests.clocks import START, STEADY
+from tests.postgres.server import server_for_test
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -61,6 +64,10 @@ class Home:
     """Is a cancelled task as good as a completed one for those that depend on it?"""
     largest = 100_000
     """The most tasks that a test about many uses here: fewer where the whole file is written for every claim."""
+    has_gaps = False
+    """May numbers of events be left out?"""
+    minds_the_clock = True
+    """Does the store notice jumps of this machine's clock? Not one whose time is the database's."""
     machine_percent = 100
     """How many of the profile's examples the state machine tries here: fewer where one costs more."""
 
@@ -118,6 +125,43 @@ class SqliteHome(Home):
 
     def bare(self) -> Store:
         return open_store(self._url, create=True, durability="normal", clock=self.clock)
+
+
+class ServersClock(Clock):
+    """The clock of a database server, as far as a test's clock tells: one that nobody sets."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def wall(self) -> float:
+        return START - STEADY + self._clock.steady()
+
+
+class PostgresHome(Home):
+    """A board of its own in one database of the run's server: a database for each would cost more than most tests."""
+
+    name = "postgres"
+    machine_percent = 40
+    minds_the_clock = False
+    has_gaps = True
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        super().__init__(folder, ServersClock(clock))
+        self._url = server_for_test().url(board=f"t{uuid.uuid4().hex}")
+        self._bare: list[Store] = []
+
+    def _open(self, options: dict[str, Any]) -> TaskBoard:
+        return TaskBoard.open(self._url, create=True, clock=self.clock, **options)
+
+    def bare(self) -> Store:
+        store = open_store(self._url, create=True, clock=self.clock)
+        self._bare.append(store)
+        return store
+
+    def close(self) -> None:
+        super().close()
+        for store in self._bare:
+            store.close()
 
 
 class DialectHome(Home):
@@ -250,4 +294,12 @@ class WorkItemsHome(DialectHome):
     )
 
 
-HOMES: tuple[type[Home], ...] = (MemoryHome, SqliteHome, TaskboardHome, WorkflowHome, BiluHome, WorkItemsHome)
+HOMES: tuple[type[Home], ...] = (
+    MemoryHome,
+    SqliteHome,
+    PostgresHome,
+    TaskboardHome,
+    WorkflowHome,
+    BiluHome,
+    WorkItemsHome,
+)

@@ -568,7 +568,7 @@ class BoardMachine(RuleBasedStateMachine):
 
     def the_changelog_replays_to_the_board(self) -> None:
         for event in self.board.changelog(after=self.seen):
-            assert event.seq == self.seen + 1 or self.seen == 0
+            assert event.seq == self.seen + 1 or self.seen == 0 or (self.home.has_gaps and event.seq > self.seen)
             self.seen = event.seq
             self.state.apply(event)
         assert differences(self.board, self.state) == []
