@@ -246,9 +246,9 @@ class Claiming(Leases):
                     if rules.is_anothers(task, who):
                         continue
                     if task.paths:
-                        near = tx.locks(task.paths) if locks is None else locks.to(task.paths)
+                        near, certain = tx.near(task.paths) if locks is None else (locks.to(task.paths), False)
                         taken = bool(holds.conflicts(task.paths, False, near, who, tx.now))
-                        if not taken and claiming and locks is not None:  # that was a look: now for certain
+                        if not taken and claiming and not certain:  # that was a look
                             taken = bool(self._path_conflicts(tx, task, who))
                         if taken:
                             locks = locks or holds.Near(tx.locks())  # more may be in the way: fetch them once

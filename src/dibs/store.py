@@ -104,6 +104,10 @@ if TYPE_CHECKING:
             """At least those locks that could overlap one of the patterns; or, as a look, all, or a worker name's.
             Expired ones included."""
 
+        def near(self, patterns: Sequence[str]) -> tuple[list[Lock], bool]:
+            """The same locks, and whether they are handed out as by `locks(patterns)`. A store may leave them a look if
+            there are some: mostly they are in the way, and then there is nothing to keep others from."""
+
         def own_locks(self, task: BoardTask) -> list[Lock]:
             """The locks that came with the claim of a task, which this transaction was handed."""
 

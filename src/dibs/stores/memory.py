@@ -184,6 +184,9 @@ class MemoryTx:
         working = (self._t.tasks[i].holder for i in self._t.working)
         return [*(holder for holder in working if holder), *(lock.holder for lock in self._t.locks.values())]
 
+    def near(self, patterns: Sequence[str]) -> tuple[list[Lock], bool]:
+        return self.locks(patterns), True
+
     def own_locks(self, task: BoardTask) -> list[Lock]:
         return [lock for lock in self.locks(task.paths) if lock.task_id == task.id]
 

@@ -43,10 +43,13 @@ def parse(url: str) -> Address:
     try:
         given = conninfo_to_dict(plain)
         conninfo = make_conninfo(plain, **{key: value for key, value in DEFAULTS.items() if key not in given})
-    except psycopg.Error as error:
-        # libpq quotes what it does not understand, and that may be the password.
-        why = "" if has_password else f" ({str(error).strip()})"
-        raise Invalid(f"that is not an address of a PostgreSQL board{why}", hint=_EXAMPLE) from None
+    except psycopg.Error:
+        # libpq quotes what it does not understand, and that may be the password: it is asked again without.
+        try:
+            conninfo_to_dict(beside(url, MAIN))
+        except psycopg.Error as error:
+            raise Invalid(f"that is not an address of a PostgreSQL board ({str(error).strip()})", hint=_EXAMPLE) from None
+        raise Invalid("the password in that address cannot be read", hint="in a password, write % as %25") from None
     return Address(conninfo, board, shown, has_password)
 
 

@@ -14,6 +14,7 @@ does not carry them over, the first complaint turns that off (`prepares`).
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from _thread import allocate_lock
@@ -49,6 +50,9 @@ DEFAULTS = {
 }
 """What a connection is made with unless the address says otherwise: one that is cut off is noticed in 20 s or so."""
 
+# The driver warns of connections that end; what that means is said by us.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
+
 _IDLE = psycopg.pq.TransactionStatus.IDLE
 _TUPLES = psycopg.pq.ExecStatus.TUPLES_OK
 _all: dict[int, ref[Links]] = {}
@@ -72,7 +76,9 @@ class Link:
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self.connection = connection
-        self.pid = connection.info.backend_pid
+        # Behind a pooler the number that libpq was told is not that of the server's process.
+        pid = connection.execute("SELECT pg_backend_pid()").fetchall()[0][0]
+        self.pid: int | None = pid if pid == connection.info.backend_pid else None
         self.owner = os.getpid()
         self._cursor = connection.cursor()
 
@@ -184,7 +190,11 @@ class Links:
                 f"{self._shown} is PostgreSQL {connection.info.server_version // 10000}; dibs needs 13 or newer"
             )
         self._known = True
-        return Link(connection)
+        try:
+            return Link(connection)
+        except psycopg.Error as error:
+            _close(connection)
+            raise unreachable(error, self._shown) from error
 
     def _disown(self) -> None:
         """In a forked child: the parent goes on with these connections. A goodbye of ours would end them, so it goes

@@ -20,7 +20,7 @@ from os import getpid, urandom
 
 import psycopg
 
-from dibs.errors import OutcomeUnknown
+from dibs.errors import BoardUnusable, OutcomeUnknown
 from dibs.jsontext import dumps
 from dibs.store import Collision
 from dibs.stores.postgres import statements as q
@@ -58,7 +58,7 @@ common AS MATERIALIZED (SELECT bool_and(paths IS NULL AND assigned_to IS NULL) A
 gated AS MATERIALIZED (SELECT dibs.gate($4::regclass, $5) FROM common WHERE yes),
 numbered AS MATERIALIZED (
     SELECT picked.seq AS at, picked.low, picked.last_event AS previous, nextval($4::regclass) AS number, clock.now
-    FROM gated, picked, clock),
+    FROM gated, (SELECT * FROM picked ORDER BY rank, seq) picked, clock),
 claimed AS (
     UPDATE dibs.task SET status = 'in_progress', assigned_to = $6, holder = $7, token = numbered.number,
         claimed_at = numbered.now, lease = $8, lease_expires_at = numbered.now + $8, completed_at = NULL,
@@ -107,6 +107,10 @@ SELECT {TASK}, 0, NULL FROM dibs.task WHERE board = $1 AND status = 'in_progress
 ORDER BY rank, seq
 """
 GONE = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)"
+
+
+LOOK_FOR = 5.0
+"""Seconds for which a claim whose answer did not come is looked for."""
 
 
 class PostgresQuick:
@@ -201,15 +205,16 @@ class PostgresQuick:
         began = time.monotonic()
         while True:
             try:
-                gone = store.ask((GONE, (link.pid,)))[0][0][0]
+                # First that nothing more can come of it, then whether it came. Behind a pooler the first is not known.
+                gone = link.pid is not None and store.ask((GONE, (link.pid,)))[0][0][0]
                 rows = store.ask((BY_STAMP, (store.board, who.name, stamp)))[0]
             except Collision:
                 gone, rows = False, []  # that connection broke as well
-            waited = time.monotonic() - began
-            # Behind a pooler the process that we know may be gone while the server's own still works.
-            if rows or (gone and waited > 0.3):
+            except BoardUnusable:
+                gone, rows, began = False, [], float("-inf")  # there is no way back
+            if rows or gone:
                 return rows
-            if waited > 5.0:
+            if time.monotonic() - began > LOOK_FOR:
                 raise OutcomeUnknown(
                     f"the connection to {store.url} was lost during a claim, and the server does not tell what became "
                     "of it",

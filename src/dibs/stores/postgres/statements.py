@@ -45,11 +45,20 @@ NEWEST = "SELECT coalesce(max(seq), 0) FROM dibs.event WHERE board = $1"
 # Exclusion by name, until the transaction ends.
 HOLD = "SELECT pg_advisory_xact_lock($1::int, $2::int)"
 SHARE = "SELECT pg_advisory_xact_lock_shared($1::int, $2::int)"
-HOLD_PATHS = """
+_HOLD = """
 SELECT CASE WHEN held THEN pg_advisory_xact_lock($1::int, key)::text
     ELSE pg_advisory_xact_lock_shared($1::int, key)::text END
 FROM unnest($2::int[], $3::bool[]) AS wanted (key, held)
 """
+HOLD_PATHS = _HOLD
+# Locks whose literal prefix is one of some, or lies in one of some ranges. The index has the first 600 characters.
+_NEAR = """dibs.lock WHERE board = $1 AND (
+    (substr(prefix, 1, 600) = ANY(${0}::text[]) AND prefix = ANY(${1}::text[]))
+    OR EXISTS (SELECT FROM unnest(${2}::text[], ${3}::text[]) AS below (low, high)
+        WHERE prefix COLLATE "C" >= low COLLATE "C" AND prefix COLLATE "C" < high COLLATE "C"))
+"""
+HOLD_PATHS_IF_FREE = f"{_HOLD} WHERE NOT EXISTS (SELECT FROM {_NEAR.format(4, 5, 6, 7)})"
+DRAW_IF_FREE = f"SELECT dibs.draw($6::regclass, $7) WHERE NOT EXISTS (SELECT FROM {_NEAR.format(2, 3, 4, 5)})"
 
 
 def _numbered(select: str, number: str) -> str:
@@ -190,13 +199,7 @@ ORDER BY pattern, token
 """
 LOCKS_BY = f"{_LOCKS} AND worker = $2 ORDER BY pattern, token"
 LOCKS_OF_TASK = f"{_LOCKS} AND task_id = $2 ORDER BY pattern, token"
-# Those whose literal prefix is one of some, or lies in one of some ranges. The index has the first 600 characters.
-_LOCKS_NEAR = f"""{_LOCKS} AND (
-    (substr(prefix, 1, 600) = ANY($2::text[]) AND prefix = ANY($3::text[]))
-    OR EXISTS (SELECT FROM unnest($4::text[], $5::text[]) AS below (low, high)
-        WHERE prefix COLLATE "C" >= low COLLATE "C" AND prefix COLLATE "C" < high COLLATE "C"))
-ORDER BY pattern, token
-"""
+_LOCKS_NEAR = f"SELECT {LOCK} FROM {_NEAR.format(2, 3, 4, 5)} ORDER BY pattern, token"
 LOCKS_NEAR = _both(_LOCKS_NEAR)
 SAVE_LOCK = f"""
 INSERT INTO dibs.lock (board, {LOCK}, prefix, worker)

@@ -10,7 +10,8 @@ later claim has the larger token. Numbers that were drawn before more rows were 
 gaps in the numbering, which mean nothing.
 
 Path locks. Whoever reads `locks(patterns)` to decide holds the literal prefix of each pattern, and shares the folders
-above it, until its transaction ends. Two patterns overlap only if the prefix of one is the other's or above it, so of
+above it, until its transaction ends (`near` does so only where nothing is in the way: a claim that passes over task
+after task would otherwise hold them all, in no order, and run into others who do the same). Two patterns overlap only if the prefix of one is the other's or above it, so of
 two who are about to grant overlapping locks one waits for the other, and sees its lock.
 
 Fronts. Whoever makes tasks ready shares the board's front gate and sees to it that no front lies above them: see
@@ -152,13 +153,13 @@ class PostgresTx:
             self._foreseen[key] = rows
 
     def _near(self, patterns: Sequence[str]) -> list[tuple[tuple[str, Any], Statement]]:
-        """What `locks(patterns)` of a writer asks for: hold the paths, then look, then draw."""
+        """What `near(patterns)` asks for: if there are no such locks hold the paths; look; if there are none draw."""
         keys, held = path_keys([literal_prefix(pattern) for pattern in patterns])
-        about = tuple(patterns)
+        about, where = tuple(patterns), self._where(patterns)
         return [
-            (("hold", about), (q.HOLD_PATHS, (self._board, keys, held))),
-            (("near", about), self._locks_near(patterns)),
-            (("number", about), (q.DRAW, self._store.numbers)),
+            (("hold", about), (q.HOLD_PATHS_IF_FREE, (self._board, keys, held, *where))),
+            (("near", about), (q.LOCKS_NEAR[False], (self._board, *where))),
+            (("number", about), (q.DRAW_IF_FREE, (self._board, *where, *self._store.numbers))),
         ]
 
     # -- writing
@@ -307,7 +308,8 @@ class PostgresTx:
         values = (self._board, limit, rank, seq, list(without))
         if not self._writing:
             return q.ready(lane, only_any, False), values
-        draws = after is None and not without
+        # From two lanes the rows are mixed, and their numbers would be out of order.
+        draws = after is None and not without and lane == "open" and not only_any
         return q.ready(lane, only_any, True), (*values, *self._store.numbers, draws)
 
     def due(self, limit: int) -> list[BoardTask]:
@@ -397,27 +399,41 @@ class PostgresTx:
             return [lock_from(row) for row in self._one(q.LOCKS)]
         if not patterns:
             return []
+        where = self._where(patterns)
         if not self._writing:
-            return [lock_from(row) for row in self._ask(self._locks_near(patterns))[0]]
-        about = tuple(patterns)
-        found = None if self._pending else self._foreseen.pop(("near", about), None)
-        drawn = self._foreseen.pop(("number", about), [])
-        if found is None:
-            _, found, drawn = self._ask(*(statement for _, statement in self._near(patterns)))
+            return [lock_from(row) for row in self._one(q.LOCKS_NEAR[False], *where)]
+        keys, held = path_keys([literal_prefix(pattern) for pattern in patterns])
+        _, found, drawn = self._ask(
+            (q.HOLD_PATHS, (self._board, keys, held)),
+            (q.LOCKS_NEAR[True], (self._board, *where)),
+            (q.DRAW, self._store.numbers),
+        )
         self._numbers = [row[0] for row in drawn]
         return [lock_from(row) for row in found]
 
-    def _locks_near(self, patterns: Sequence[str]) -> Statement:
-        prefixes = list(dict.fromkeys(map(literal_prefix, patterns)))
+    def near(self, patterns: Sequence[str]) -> tuple[list[Lock], bool]:
+        if not self._writing:
+            return self.locks(patterns), True
+        about = tuple(patterns)
+        kept = [self._foreseen.pop((part, about), None) for part in ("hold", "near", "number")]
+        if self._pending or None in kept:
+            kept = list(self._ask(*(statement for _, statement in self._near(patterns))))
+        held, found, drawn = (answer or [] for answer in kept)
+        if held:
+            self._numbers = [row[0] for row in drawn]
+        return [lock_from(row) for row in found], bool(held)
+
+    def _where(self, patterns: Sequence[str]) -> tuple[list[str], list[str], list[str], list[str]]:
+        """Where to look for locks that could overlap: prefixes, as the index has them and whole, and ranges of them."""
         ancestors: dict[str, None] = {}
         lows, highs = [], []
-        for prefix in prefixes:
+        for prefix in dict.fromkeys(map(literal_prefix, patterns)):
             above, low, high = prefix_range(prefix)
             ancestors.update(dict.fromkeys(above))
             lows.append(low)
             highs.append(high)
         near = list(ancestors)
-        return q.LOCKS_NEAR[self._writing], (self._board, [p[:600] for p in near], near, lows, highs)
+        return [p[:600] for p in near], near, lows, highs
 
     def own_locks(self, task: BoardTask) -> list[Lock]:
         rows = None if self._pending else self._foreseen.pop(("locks of", task.id), None)
