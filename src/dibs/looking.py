@@ -6,7 +6,7 @@ from __future__ import annotations
 from dibs import limits, rules
 from dibs.claiming import Claiming
 from dibs.errors import AmbiguousId, NotFound
-from dibs.model import COMPLETED, OPEN, PENDING, BoardTask, TaskStatus, Worker
+from dibs.model import COMPLETED, PENDING, BoardTask, TaskStatus, Worker
 from dibs.worker import is_dead
 
 TYPE_CHECKING = False
@@ -36,8 +36,8 @@ class Looking(Claiming):
     @property
     def all_done(self) -> bool:
         """True when there are tasks and none of them is pending, in progress or in review; False on an empty board."""
-        counts = self.counts()
-        return sum(counts.values()) > 0 and not any(counts[status] for status in OPEN)
+        with self._store.read() as tx:
+            return tx.is_all_done()
 
     # -- more
 

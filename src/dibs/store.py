@@ -46,10 +46,13 @@ if TYPE_CHECKING:
             name: str | None = None,
             ending: str | None = None,
             claiming: tuple[Sequence[str], int] | None = None,
+            taking: str | None = None,
+            key: str | None = None,
         ) -> None:
-            """A hint, at the start of a writing verb, of what it will ask for: what the worker of this name holds, the
-            task that is to end with what hangs on it, the best ready tasks for these reservations. A store that is a
-            network away fetches it in one trip; others need not listen."""
+            """A hint, at the start of a writing verb, of what it will ask for: what the worker of this name holds; the
+            task that is to end, with what hangs on it; the best ready tasks for these reservations, or the task that is
+            to be taken; the answer to a request key. A store that is a network away fetches it in one trip; others need
+            not listen."""
 
         def next_token(self) -> int:
             """The number that the next appended event will have, larger than any event, claim or lock so far."""
@@ -144,6 +147,9 @@ if TYPE_CHECKING:
 
         def counts(self) -> dict[str, int]:
             """How many tasks have each status; statuses without tasks may be missing."""
+
+        def is_all_done(self) -> bool:
+            """Are there tasks, and none of them open?"""
 
         def page(
             self, statuses: Sequence[TaskStatus], filters: dict[str, str], limit: int, offset: int

@@ -228,7 +228,7 @@ def hasty(
     """The board through the proxy, with all waiting cut short, or as it is; and for how long it may stop others."""
     if request.param:
         monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 2.0)
-        monkeypatch.setattr("dibs.stores.postgres.tx.QUIET", "1s")
+        monkeypatch.setattr("dibs.stores.postgres.trips.QUIET", "1s")
     with TaskBoard.open(proxy.url + HASTE * request.param, worker=ME) as board:
         board.counts()
         yield board, OTHERS / 3 if request.param else OTHERS

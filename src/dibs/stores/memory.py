@@ -20,6 +20,7 @@ from dibs.model import (
     CLOSED,
     COMPLETED,
     IN_PROGRESS,
+    OPEN,
     PENDING,
     REVIEW,
     Blocker,
@@ -314,6 +315,10 @@ class MemoryTx:
 
     def counts(self) -> dict[str, int]:
         return dict(self._t.counts)
+
+    def is_all_done(self) -> bool:
+        counts = self.counts()
+        return any(counts.values()) and not any(counts.get(status) for status in OPEN)
 
     def page(
         self, statuses: Sequence[TaskStatus], filters: dict[str, str], limit: int, offset: int

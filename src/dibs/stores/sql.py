@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dibs.ids import random_id
 from dibs.jsontext import dumps
-from dibs.model import BoardTask, Event, Lock, Message, TaskStatus, Worker
+from dibs.model import OPEN, BoardTask, Event, Lock, Message, TaskStatus, Worker
 from dibs.paths import literal_prefix, prefix_range
 from dibs.stores import queries as q
 from dibs.stores.rows import (
@@ -296,6 +296,10 @@ class SqlTx:
 
     def counts(self) -> dict[str, int]:
         return {status: self._tally[at] for status, at in _COUNTED.items()}
+
+    def is_all_done(self) -> bool:
+        counts = self.counts()
+        return any(counts.values()) and not any(counts.get(status) for status in OPEN)
 
     def page(
         self, statuses: Sequence[TaskStatus], filters: dict[str, str], limit: int, offset: int

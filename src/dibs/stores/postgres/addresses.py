@@ -48,7 +48,9 @@ def parse(url: str) -> Address:
         try:
             conninfo_to_dict(beside(url, MAIN))
         except psycopg.Error as error:
-            raise Invalid(f"that is not an address of a PostgreSQL board ({str(error).strip()})", hint=_EXAMPLE) from None
+            raise Invalid(
+                f"that is not an address of a PostgreSQL board ({str(error).strip()})", hint=_EXAMPLE
+            ) from None
         raise Invalid("the password in that address cannot be read", hint="in a password, write % as %25") from None
     return Address(conninfo, board, shown, has_password)
 

@@ -56,7 +56,7 @@ def translate(error: BaseException, shown: str) -> DibsError:
             hint="its owner grants what workers need: see docs/many-machines.md, 'Roles'",
             url=shown,
         )
-    if isinstance(error, pg.ReadOnlySqlTransaction):
+    if isinstance(error, pg.ReadOnlySqlTransaction | pg.FeatureNotSupported):  # the second: when it asks to write
         return BoardUnusable(
             f"{shown} is a read-only standby",
             hint="name the primary; with several hosts in the address add: target_session_attrs=read-write",

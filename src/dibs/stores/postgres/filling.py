@@ -8,7 +8,7 @@ their client (`tx.QUIET`), and whoever provides the rows may need a while for th
 from __future__ import annotations
 
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.tx import is_ready, lane_of
+from dibs.stores.postgres.trips import is_ready, lane_of
 from dibs.stores.queries import LOCK
 from dibs.stores.rows import event_row, insert_row, lock_row
 

@@ -47,7 +47,8 @@ class Fronts:
         try:
             link.trip(
                 [
-                    ("BEGIN", ()),
+                    # As it stands after the gate has been waited for, whatever the database's own setting.
+                    (q.BEGIN[True], ()),
                     ("SET LOCAL lock_timeout = '100ms'", ()),
                     (q.HOLD, (store.board, FRONTS)),
                     (q.raise_front(lane), (store.board, rank, store.tasks)),
@@ -56,7 +57,7 @@ class Fronts:
             )
         except psycopg.Error:
             try:
-                link.trip([("ROLLBACK", ())])
+                link.roll_back()
             except psycopg.Error:
                 pass
         finally:

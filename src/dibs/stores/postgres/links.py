@@ -53,6 +53,9 @@ DEFAULTS = {
 # The driver warns of connections that end; what that means is said by us.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
+_LEARNING = 24
+"""Trips after which a statement alone is sent alone. Before, it may be the one that the server is asked to prepare, and
+only in a pipeline does that take no trip of its own."""
 _IDLE = psycopg.pq.TransactionStatus.IDLE
 _TUPLES = psycopg.pq.ExecStatus.TUPLES_OK
 _all: dict[int, ref[Links]] = {}
@@ -72,7 +75,7 @@ if hasattr(os, "register_at_fork"):
 class Link:
     """One connection."""
 
-    __slots__ = ("_cursor", "connection", "owner", "pid")
+    __slots__ = ("_cursor", "_trips", "connection", "owner", "pid")
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self.connection = connection
@@ -81,15 +84,21 @@ class Link:
         self.pid: int | None = pid if pid == connection.info.backend_pid else None
         self.owner = os.getpid()
         self._cursor = connection.cursor()
+        self._trips = 0
 
     def trip(self, statements: Sequence[Statement]) -> list[list[Row]]:
         """Run statements, one after the other, in one trip; the rows of each."""
         execute = self.connection.execute
-        if len(statements) == 1:
+        if len(statements) == 1 and self._trips > _LEARNING:
             return [_rows(self._cursor.execute(*statements[0]))]
+        self._trips += 1
         with self.connection.pipeline():
             cursors = [execute(sql, values) for sql, values in statements]
         return [_rows(cursor) for cursor in cursors]
+
+    def roll_back(self) -> None:
+        # Seen by the driver, this would make it forget the statements that the server has prepared.
+        self.connection.pgconn.exec_(b"ROLLBACK")
 
     def copy(self, table: str, columns: str, rows: Iterable[Row]) -> None:
         """Many new rows, by the server's quickest way."""

@@ -4,9 +4,9 @@ These are the only rules that are written twice, in Python (`rules.claim`, `rule
 tests/postgres/test_quick.py runs both on the same boards and compares every row and event. A case that is not the
 common one is left alone here: nothing changes, the answer is None, and the long way decides.
 
-Common claim: nothing is due, and the best ready tasks ask for no files. Common completion: a live claim known by its
-token, no files, no review, nobody who waits for the task (`dependants`, which is exact while the row is locked: whoever
-adds an edge changes that row).
+Common claim: nothing is due, there are as many as asked for, and they ask for no files. Common completion: a live claim
+known by its token, no files, no review, nobody who waits for the task (`dependants`, which is exact while the row is
+locked: whoever adds an edge changes that row).
 
 If the connection breaks before the answer has come, a claim is looked for by the `stamp` that it left; a completion can
 simply be done again, by its token.
@@ -44,8 +44,8 @@ _NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
 CLAIM = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now),
 late AS MATERIALIZED (
-    SELECT 1 FROM dibs.task, clock
-    WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= clock.now
+    SELECT 1 FROM dibs.task
+    WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= (SELECT now FROM clock)
     ORDER BY lease_expires_at LIMIT 1),
 picked AS MATERIALIZED (
     SELECT found.*, front.low FROM dibs.front CROSS JOIN LATERAL (
@@ -54,7 +54,7 @@ picked AS MATERIALIZED (
         ORDER BY seq + 0 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED) found
     WHERE front.board = $1 AND front.lane = 'open' AND NOT EXISTS (SELECT FROM late)
     ORDER BY front.rank LIMIT $3),
-common AS MATERIALIZED (SELECT bool_and(paths IS NULL AND assigned_to IS NULL) AS yes FROM picked),
+common AS MATERIALIZED (SELECT count(*) = $3 AND bool_and(paths IS NULL AND assigned_to IS NULL) AS yes FROM picked),
 gated AS MATERIALIZED (SELECT dibs.gate($4::regclass, $5) FROM common WHERE yes),
 numbered AS MATERIALIZED (
     SELECT picked.seq AS at, picked.low, picked.last_event AS previous, nextval($4::regclass) AS number, clock.now

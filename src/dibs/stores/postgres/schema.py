@@ -73,7 +73,7 @@ CREATE TABLE dibs.task (
     stamp bigint,
     PRIMARY KEY (board, seq)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05);
-CREATE UNIQUE INDEX task_id ON dibs.task (board, id);
+CREATE UNIQUE INDEX task_id ON dibs.task (id, board);
 ALTER TABLE dibs.task ALTER COLUMN board SET STATISTICS 0;
 CREATE INDEX task_ready_open ON dibs.task (board, rank, (seq + 0))
     WHERE status = 'pending' AND unmet = 0 AND open_blockers = 0 AND reserved <> 'human';

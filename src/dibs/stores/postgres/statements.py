@@ -52,13 +52,15 @@ FROM unnest($2::int[], $3::bool[]) AS wanted (key, held)
 """
 HOLD_PATHS = _HOLD
 # Locks whose literal prefix is one of some, or lies in one of some ranges. The index has the first 600 characters.
-_NEAR = """dibs.lock WHERE board = $1 AND (
-    (substr(prefix, 1, 600) = ANY(${0}::text[]) AND prefix = ANY(${1}::text[]))
-    OR EXISTS (SELECT FROM unnest(${2}::text[], ${3}::text[]) AS below (low, high)
+_NEAR = """dibs.lock WHERE board = $1
+    AND (substr(prefix, 1, 600) = ANY(${0}::text[])
+        OR (substr(prefix, 1, 600) >= ${2}::text AND substr(prefix, 1, 600) <= ${3}::text))
+    AND (prefix = ANY(${1}::text[]) OR EXISTS (
+        SELECT FROM unnest(${4}::text[], ${5}::text[]) AS below (low, high)
         WHERE prefix COLLATE "C" >= low COLLATE "C" AND prefix COLLATE "C" < high COLLATE "C"))
 """
-HOLD_PATHS_IF_FREE = f"{_HOLD} WHERE NOT EXISTS (SELECT FROM {_NEAR.format(4, 5, 6, 7)})"
-DRAW_IF_FREE = f"SELECT dibs.draw($6::regclass, $7) WHERE NOT EXISTS (SELECT FROM {_NEAR.format(2, 3, 4, 5)})"
+HOLD_PATHS_IF_FREE = f"{_HOLD} WHERE NOT EXISTS (SELECT FROM {_NEAR.format(*range(4, 10))})"
+DRAW_IF_FREE = f"SELECT dibs.draw($8::regclass, $9) WHERE NOT EXISTS (SELECT FROM {_NEAR.format(*range(2, 8))})"
 
 
 def _numbered(select: str, number: str) -> str:
@@ -78,18 +80,22 @@ _BY_ID = f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = $2"
 TASK_BY_ID = {True: _numbered(_BY_ID, _DRAWN.format("$3", "$4")), False: f"SELECT found.*, NULL FROM ({_BY_ID}) found"}
 _AGAIN = f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND seq = $2 AND id = $3"
 TASK_AGAIN = {True: _numbered(_AGAIN, _DRAWN.format("$4", "$5")), False: f"SELECT found.*, NULL FROM ({_AGAIN}) found"}
+NEEDS_OF_ID = f"""
+SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = ANY(string_to_array(
+    (SELECT depends_on FROM dibs.task WHERE board = $1 AND id = $2), chr(10))) ORDER BY seq FOR NO KEY UPDATE
+"""
 TASKS_BY_ID = _both(f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = ANY($2::text[]) ORDER BY seq")
 
 
-def ready(lane: str, only_any: bool, writing: bool) -> str:
+def ready(lane: str, only_any: bool, writing: bool, patient: bool) -> str:
     """The best ready tasks of a lane behind a rank and a number, without those whose paths are among some.
 
     $2 how many, $3 rank and $4 number behind which to begin, $5 path lists to leave out; for writers $6 sequence, $7
     gate, $8 whether to draw a number for each that asks for no files. The last columns: the number, and where its
     front stands.
 
-    Writers pass over tasks that somebody else is at. But nothing is only said when it is certain: if all that is ready
-    is in others' hands, it waits to see what they leave.
+    Writers pass over tasks that somebody else is at. To say that there is nothing, that must be certain: the patient
+    form, if all that is ready is in others' hands, waits to see what they leave.
     """
 
     def found(locking: str, condition: str) -> str:
@@ -110,7 +116,7 @@ def ready(lane: str, only_any: bool, writing: bool) -> str:
     return f"""
     WITH free AS MATERIALIZED ({found("FOR NO KEY UPDATE SKIP LOCKED", "")}),
     left_over AS MATERIALIZED ({found("FOR NO KEY UPDATE", "AND NOT EXISTS (SELECT FROM free)")}),
-    found AS (SELECT * FROM free UNION ALL SELECT * FROM left_over)
+    found AS (SELECT * FROM free {"UNION ALL SELECT * FROM left_over" if patient else ""})
     SELECT {columns}, {number}, found.low FROM found"""
 
 
@@ -199,7 +205,7 @@ ORDER BY pattern, token
 """
 LOCKS_BY = f"{_LOCKS} AND worker = $2 ORDER BY pattern, token"
 LOCKS_OF_TASK = f"{_LOCKS} AND task_id = $2 ORDER BY pattern, token"
-_LOCKS_NEAR = f"SELECT {LOCK} FROM {_NEAR.format(2, 3, 4, 5)} ORDER BY pattern, token"
+_LOCKS_NEAR = f"SELECT {LOCK} FROM {_NEAR.format(*range(2, 8))} ORDER BY pattern, token"
 LOCKS_NEAR = _both(_LOCKS_NEAR)
 SAVE_LOCK = f"""
 INSERT INTO dibs.lock (board, {LOCK}, prefix, worker)
@@ -248,7 +254,6 @@ ON CONFLICT (board, name) DO UPDATE SET mark = excluded.mark
 MARKS = "SELECT name, mark FROM dibs.reader WHERE board = $1 ORDER BY name"
 
 # Listing, as `queries.GROUPS`: each group through the index that holds just it.
-COUNTS = "SELECT status, count(*) FROM dibs.task WHERE board = $1 GROUP BY status"
 GROUPS = {
     "in_progress": ("status = 'in_progress'", "lease_expires_at"),
     "review": ("status = 'review'", "rank, seq"),
@@ -258,6 +263,25 @@ GROUPS = {
     "failed": (f"{_IS_CLOSED} AND status = 'failed'", "completed_at DESC"),
     "cancelled": (f"{_IS_CLOSED} AND status = 'cancelled'", "completed_at DESC"),
 }
+_OPEN = (
+    ("pending", f"{IS_READY} AND {LANES['open']}"),
+    ("pending", f"{IS_READY} AND {LANES['human']}"),
+    ("pending", _IS_WAITING),
+    ("in_progress", "status = 'in_progress'"),
+    ("review", "status = 'review'"),
+)
+# Each group counted in its own small index; (status, how many), in parts.
+COUNTS = (
+    "\nUNION ALL ".join(
+        f"SELECT '{status}' AS status, count(*) FROM dibs.task WHERE board = $1 AND {condition}"
+        for status, condition in _OPEN
+    )
+    + f"\nUNION ALL (SELECT status, count(*) FROM dibs.task WHERE board = $1 AND {_IS_CLOSED} GROUP BY status)"
+)
+ANY_OPEN = "SELECT " + "\nOR ".join(
+    f"EXISTS (SELECT FROM dibs.task WHERE board = $1 AND {condition})" for _, condition in _OPEN
+)
+ANY = "SELECT EXISTS (SELECT FROM dibs.task WHERE board = $1)"
 FILTERS = {
     "label": "strpos(chr(10) || labels || chr(10), chr(10) || {0}::text || chr(10)) > 0",
     "assigned_to": "assigned_to = {0}",

@@ -127,7 +127,7 @@ class PostgresStore:
         """Roll back and give the connection back."""
         try:
             if not link.is_idle and not link.connection.closed:
-                link.trip([("ROLLBACK", ())])
+                link.roll_back()
         except psycopg.Error:
             pass
         self.links.give(link)

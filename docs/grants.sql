@@ -1,0 +1,22 @@
+-- What a database role needs to work on boards, and nothing more.
+--
+-- Run as the owner of the schema dibs, after `dibs init`, once for each role:
+--
+--     psql -v worker=build_agents -f grants.sql postgresql://owner@db.example.com/work
+--
+-- The role can then use every board of this database, those that the owner makes later included. It can add and
+-- change tasks, and append to the changelog and to the messages. It cannot make boards, drop or empty a table, delete
+-- a task, change or remove an entry of the changelog or a message, or set a sequence.
+
+GRANT USAGE ON SCHEMA dibs TO :"worker";
+
+GRANT SELECT ON dibs.version, dibs.board TO :"worker";
+GRANT SELECT, INSERT, UPDATE ON dibs.task, dibs.front, dibs.reader TO :"worker";
+GRANT SELECT, INSERT ON dibs.event, dibs.message TO :"worker";
+GRANT SELECT, INSERT, DELETE ON dibs.dependency, dibs.request TO :"worker";
+GRANT SELECT, INSERT, UPDATE, DELETE ON dibs.lock TO :"worker";
+GRANT EXECUTE ON FUNCTION dibs.gate(regclass, bigint), dibs.draw(regclass, bigint) TO :"worker";
+
+-- Each board has two sequences: those that are there, and those of boards that this owner makes later.
+GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA dibs TO :"worker";
+ALTER DEFAULT PRIVILEGES IN SCHEMA dibs GRANT USAGE, SELECT ON SEQUENCES TO :"worker";

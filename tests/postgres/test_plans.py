@@ -1,0 +1,233 @@
+"""The statements behind the common verbs go through the indexes that were made for them, whatever the server knows of
+the tables: on a large board nothing is read or sorted as a whole.
+
+The statements are those that the verbs really send, taken from the wire's side of the store and explained with the
+values that they were sent with, and as the plan that the server keeps for any values.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql as pgsql
+from psycopg.types.numeric import Int8Dumper
+
+from dibs import TaskBoard, Worker
+from dibs.stores.postgres import statements as q
+from dibs.stores.postgres.links import Link
+from dibs.stores.postgres.quick import CLAIM, COMPLETE
+from tests.postgres.actors import board_of
+from tests.postgres.server import Server
+
+TASKS = 20_000
+LOCKS = 3_000
+ANN = Worker("ann", session="s1")
+EVE = Worker("eve", "human")
+Node = dict[str, Any]
+TYPES = {bool: "boolean", int: "bigint", float: "float8"}
+"""As what the driver sends values; the server finds out about the others."""
+
+FILL = f"""
+ALTER TABLE dibs.task SET (autovacuum_enabled = false);
+ALTER TABLE dibs.lock SET (autovacuum_enabled = false);
+ALTER TABLE dibs.event SET (autovacuum_enabled = false);
+ALTER TABLE dibs.front SET (autovacuum_enabled = false);
+ALTER TABLE dibs.dependency SET (autovacuum_enabled = false);
+UPDATE dibs.task SET status = 'completed', completed_at = seq WHERE seq % 10 < 4;
+UPDATE dibs.task SET status = 'in_progress', assigned_to = 'w' || seq % 50, token = last_event, claimed_at = 1,
+    lease = 3600, lease_expires_at = extract(epoch FROM now()) + 3000 + seq % 500,
+    holder = '{{"name":"w' || seq % 50 || '","kind":"agent"}}' WHERE seq % 10 = 4;
+UPDATE dibs.task SET unmet = 1 WHERE seq % 10 = 5;
+UPDATE dibs.task SET reserved = 'human' WHERE seq % 10 = 6;
+INSERT INTO dibs.front (board, lane, rank, low) SELECT 1, 'human', rank, 1 FROM generate_series(-3, 3) rank
+    ON CONFLICT DO NOTHING;
+INSERT INTO dibs.dependency (board, needs, task) SELECT 1, seq - 5, seq FROM dibs.task WHERE seq % 10 = 5 AND seq > 5;
+INSERT INTO dibs.lock (board, pattern, token, prefix, worker, holder, acquired_at, expires_at, lease, shared)
+    SELECT 1, 'lib/m' || n || '/x.py', n, 'lib/m' || n || '/x.py', 'w' || n % 50,
+    '{{"name":"w' || n % 50 || '","kind":"agent"}}', 1, extract(epoch FROM now()) + 3000, 3600, 0
+    FROM generate_series(1, {LOCKS}) n;
+"""
+
+
+class Plans:
+    """A large board, the statements that its verbs send, and their plans."""
+
+    def __init__(self, url: str, board: TaskBoard, sent: dict[str, Any]) -> None:
+        self.url = url.partition("?")[0]
+        self.board = board
+        self.sent = sent
+
+    def values(self, statement: str) -> Any:
+        assert statement in self.sent, "no verb has sent this"
+        return self.sent[statement]
+
+    @contextmanager
+    def explained(self, statement: str) -> Iterator[dict[str, list[Node]]]:
+        """The nodes of its plans: for these values, and for any."""
+        values = self.values(statement)
+        with psycopg.connect(self.url, cursor_factory=psycopg.RawCursor) as connection:
+            connection.adapters.register_dumper(int, Int8Dumper)  # as the store does
+            asked = f"EXPLAIN (FORMAT JSON) {statement}"
+            custom = connection.execute(asked.encode(), values).fetchall()[0][0]
+            connection.execute("SET plan_cache_mode = force_generic_plan")
+            types = ", ".join(TYPES.get(type(value), "unknown") for value in values)
+            connection.execute(f"PREPARE it ({types}) AS {statement}".encode())
+            written = ", ".join(pgsql.Literal(value).as_string(connection) for value in values)
+            asked = f"EXPLAIN (FORMAT JSON) EXECUTE it({written})"
+            with psycopg.ClientCursor(connection) as cursor:
+                generic = cursor.execute(asked.encode()).fetchall()[0][0]
+            connection.rollback()
+        found = {"these values": list(walk(custom[0]["Plan"])), "any values": list(walk(generic[0]["Plan"]))}
+        yield found
+
+    def check(self, statement: str, *indexes: str, bound: str = "", table: str = "task", sorts: bool = False) -> None:
+        """Its scans of the table go through these indexes (with that column as a bound), and nothing is sorted."""
+        with self.explained(statement) as plans:
+            for kind, nodes in plans.items():
+                text = f"{kind}: {json.dumps(nodes[0], indent=1)}"
+                scans = [node for node in nodes if is_scan_of(node, table)]
+                assert scans, text
+                for scan in scans:
+                    assert scan["Node Type"] not in ("Seq Scan", "Bitmap Heap Scan"), text
+                    assert scan.get("Index Name") in indexes, text
+                    if bound and scan["Index Name"] == indexes[0]:
+                        assert bound in scan.get("Index Cond", ""), text
+                for node in nodes:
+                    if not sorts and node["Node Type"] in ("Sort", "Incremental Sort"):
+                        below = [n for n in walk(node) if is_scan_of(n, table)]
+                        assert not below, text
+
+
+def walk(node: Node) -> Iterator[Node]:
+    yield node
+    for below in node.get("Plans", ()):
+        yield from walk(below)
+
+
+def is_scan_of(node: Node, table: str) -> bool:
+    # The row that a statement changes is found by a scan below it, which is a node of its own.
+    return node.get("Relation Name") == table and node["Node Type"] != "ModifyTable"
+
+
+@pytest.fixture(scope="module", params=["without statistics", "with statistics"])
+def plans(request: pytest.FixtureRequest) -> Iterator[Plans]:
+    from tests.postgres.server import server_for_test
+
+    server: Server = server_for_test()
+    sent: dict[str, Any] = {}
+    trip = Link.trip
+
+    def noted(self: Link, statements: Any) -> Any:
+        sent.update(statements)
+        return trip(self, statements)
+
+    with pytest.MonkeyPatch.context() as patch, board_of(server) as url, TaskBoard.open(url, worker=ANN) as board:
+        rng = random.Random(7)
+        board.add_many([{"description": f"task {n}", "priority": rng.randrange(-3, 4)} for n in range(TASKS)])
+        with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+            connection.execute(FILL.encode())
+            if request.param == "with statistics":
+                connection.execute("ANALYZE")
+        patch.setattr(Link, "trip", noted)
+        use(board)
+        yield Plans(url, board, sent)
+
+
+def use(board: TaskBoard) -> None:
+    """Every verb whose statements are looked at."""
+    for who in (ANN, ANN, ANN, EVE):
+        task = board.claim(who)
+        assert task is not None
+        task.complete("done")
+    board.add("with files", id="files", priority=50, paths=["src/a/b.py"])
+    assert board.claim(ANN, "files") is not None
+    board.complete("files", worker=ANN)
+    board.recover()
+    board.recent(task_id="files")
+    board.locks(["lib/m7/**"])
+    board.lock(["lib/n/**"], ANN)
+    board.ready(EVE)
+    board.tasks(limit=20)
+    board.held_by("w7")
+    board.resolve("fi")
+
+
+@pytest.mark.parametrize("writing", [True, False], ids=["claiming", "looking"])
+@pytest.mark.parametrize(("lane", "only_any"), [("open", False), ("open", True), ("human", False)])
+def test_ready_tasks_are_found_by_the_index_of_their_lane(
+    plans: Plans, lane: str, only_any: bool, writing: bool
+) -> None:
+    if (lane, only_any, writing) == ("open", False, False):
+        plans.board.ready(ANN)
+    statement = q.ready(lane, only_any, writing, writing and (lane, only_any) == ("open", False))
+    # A look may sort what it finds where it expects little; a claim would lock all of that.
+    plans.check(statement, f"task_ready_{lane}", bound="rank", sorts=not writing)
+    plans.check(statement, f"task_ready_{lane}", bound="seq", sorts=not writing)
+    plans.check(statement, "front_pkey", table="front", sorts=not writing)
+
+
+def test_the_short_claim_reads_only_the_first_of_its_lane_and_of_the_leases(plans: Plans) -> None:
+    plans.check(CLAIM, "task_ready_open", "task_lease", "task_pkey", bound="rank")
+    plans.check(CLAIM, "task_ready_open", "task_lease", "task_pkey", bound="seq")
+
+
+def test_the_short_claim_looks_only_at_leases_that_have_run_out(plans: Plans) -> None:
+    plans.check(CLAIM, "task_lease", "task_ready_open", "task_pkey", bound="lease_expires_at")
+
+
+def test_the_short_claim_takes_the_fronts_in_order(plans: Plans) -> None:
+    """A sort would have to see, and so to lock, tasks of every rank."""
+    plans.check(CLAIM, "front_pkey", table="front")
+
+
+def test_the_short_completion_reads_one_row(plans: Plans) -> None:
+    plans.check(COMPLETE, "task_id", "task_pkey", bound="id")
+
+
+@pytest.mark.parametrize("statement", [q.DUE_NOW, q.DUE[True]], ids=["first trip", "later"])
+def test_leases_that_have_run_out_are_found_by_their_index(plans: Plans, statement: str) -> None:
+    plans.check(statement, "task_lease", bound="lease_expires_at")
+
+
+def test_a_task_is_found_by_its_id(plans: Plans) -> None:
+    plans.check(q.TASK_BY_ID[True], "task_id", bound="id")
+
+
+def test_who_waits_for_a_task_is_found_by_the_edges(plans: Plans) -> None:
+    plans.check(q.DEPENDANTS_OF_ID, "task_pkey", "task_id", bound="seq", sorts=True)
+    plans.check(q.DEPENDANTS_OF_ID, "dependency_pkey", table="dependency", bound="needs", sorts=True)
+
+
+@pytest.mark.parametrize("writing", [True, False], ids=["to lock", "to look"])
+def test_locks_near_a_path_are_found_by_their_beginning(plans: Plans, writing: bool) -> None:
+    with plans.explained(q.LOCKS_NEAR[writing]) as found:
+        for kind, nodes in found.items():
+            names = {node["Index Name"] for node in nodes if "Index Name" in node}
+            scanned = [node for node in nodes if node["Node Type"] == "Seq Scan" and node["Relation Name"] == "lock"]
+            assert not scanned, f"{kind}: {json.dumps(nodes[0], indent=1)}"
+            if kind == "these values":
+                assert "lock_prefix" in names, f"{kind}: {json.dumps(nodes[0], indent=1)}"
+
+
+@pytest.mark.parametrize(("statement", "index"), [(q.LOCKS_OF_TASK, "lock_task"), (q.LOCKS_BY, "lock_worker")])
+def test_locks_of_a_task_or_a_worker_are_found_by_their_index(plans: Plans, statement: str, index: str) -> None:
+    with plans.explained(statement) as found:
+        for kind, nodes in found.items():
+            names = {node["Index Name"] for node in nodes if "Index Name" in node}
+            assert names == {index}, f"{kind}: {json.dumps(nodes[0], indent=1)}"
+
+
+def test_a_history_is_walked_by_numbers(plans: Plans) -> None:
+    plans.check(q.HISTORY, "event_pkey", table="event", bound="seq", sorts=True)
+    plans.check(q.HISTORY, "task_id", bound="id", sorts=True)
+
+
+def test_the_newest_event_is_read_alone(plans: Plans) -> None:
+    plans.board.store.mark_change()
+    plans.check(q.NEWEST, "event_pkey", table="event")
