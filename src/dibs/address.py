@@ -82,7 +82,7 @@ def _open_postgres(url: str, create: bool, clock: Clock | None) -> Store:
     try:
         from dibs.stores.postgres.store import open_postgres
     except ImportError as error:
-        if (error.name or "").partition(".")[0] != "psycopg":
+        if (error.name or "psycopg").partition(".")[0] != "psycopg":  # without a name: there is no libpq for it
             raise
         raise Unsupported(
             "a PostgreSQL board needs the driver psycopg, which is not installed here",

@@ -424,7 +424,8 @@ class Claiming(Leases):
             while due := tx.due(SWEEP):
                 self._give_back(tx, due, "its lease ran out")
                 done += [task.id for task in due]
-            done += [freed.id for freed in self._reap(tx) if isinstance(freed, BoardTask)]
+            while freed := self._reap(tx):
+                done += [task.id for task in freed if isinstance(task, BoardTask)]
         return sorted(done)
 
     @retried

@@ -37,11 +37,14 @@ from dibs.times import FOREVER
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
 
     from dibs.board import TaskBoard
     from dibs.dialects.filestore import FileStore
     from dibs.store import Tx
+    from dibs.transfer import Told
+
+    T = TypeVar("T")
 
 
 class Report:
@@ -76,7 +79,9 @@ class Picture:
         self.events = tx.last_event()
 
 
-def copy(source: TaskBoard, target: TaskBoard, who: Worker) -> Report:
+def copy(
+    source: TaskBoard, target: TaskBoard, who: Worker, told: Told | None = None, *, rehearsed: bool = False
+) -> Report:
     """Fill an empty board from another."""
     if is_same(source.url, target.url):
         raise Invalid(
@@ -86,7 +91,7 @@ def copy(source: TaskBoard, target: TaskBoard, who: Worker) -> Report:
     report = Report()
     to_files = is_dialect(target)
     if not is_dialect(source) and not to_files:
-        _exactly(source, target, report)
+        _exactly(source, target, report, told, rehearsed)
         return report
     with source.store.read() as tx:
         picture = Picture(tx)
@@ -102,14 +107,17 @@ def copy(source: TaskBoard, target: TaskBoard, who: Worker) -> Report:
     return report
 
 
-def rehearse(source: TaskBoard, target_url: str, who: Worker) -> None:
+def rehearse(source: TaskBoard, target_url: str, who: Worker, told: Told | None = None) -> None:
     """Raise what copying onto a new board of this kind would raise; nothing is made where the target is to be."""
     from dibs.address import DIALECTS, open_store
     from dibs.board import TaskBoard
 
     scheme, _, rest = target_url.partition(":")
     if scheme not in DIALECTS:
-        copy(source, TaskBoard(), who)
+        if is_dialect(source):
+            copy(source, TaskBoard(), who)
+        else:
+            _refusing(lambda: transfer.check_board(source, told))
         return
     from tempfile import TemporaryDirectory
 
@@ -129,14 +137,24 @@ def is_same(one: str, other: str) -> bool:
 
     def place(url: str) -> tuple[str, str]:
         scheme, _, path = url.partition(":")
+        if scheme == "postgresql":
+            return scheme, path  # whose parameters name the board
         return scheme, os.path.realpath(path.partition("?")[0])
 
     return place(one) == place(other) and not one.startswith("memory:")
 
 
-def _exactly(source: TaskBoard, target: TaskBoard, report: Report) -> None:
+def _refusing(act: Callable[[], T]) -> T:
     try:
-        report.tasks = transfer.load(target, transfer.dump(source))
+        return act()
+    except Invalid as error:
+        error.message = error.message.replace("nothing was imported", "nothing was copied")
+        raise
+
+
+def _exactly(source: TaskBoard, target: TaskBoard, report: Report, told: Told | None, rehearsed: bool) -> None:
+    try:
+        report.tasks = _refusing(lambda: transfer.move(source, target, told, checked=rehearsed))
     except Invalid as error:
         with target.store.read() as tx:
             _require_empty(tx)
@@ -145,7 +163,6 @@ def _exactly(source: TaskBoard, target: TaskBoard, report: Report) -> None:
                     "the target has a history of its own, and a copy would mix the two; nothing was copied",
                     hint="copy into a board that does not exist yet: dibs copy FROM sqlite:PATH",
                 ) from error
-        error.message = error.message.replace("nothing was imported", "nothing was copied")
         raise
     report.exact = True
     with target.store.read() as tx:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SWEEP = 1000
-"""Expired claims given back by one transaction at most."""
+"""Claims, or locks, that are given back by one look at most."""
 REAP_EVERY = 1.0
 """Seconds between two looks, by one process, for holders whose process has died. A claim that finds nothing always
 looks."""
@@ -57,7 +57,7 @@ class Leases(Core):
         tasks: list[BoardTask] = []
         locks = tx.run_out()
         if gone:
-            ids = [task.id for task in tx.in_progress() if task.holder and task.holder.text in gone]
+            ids = [task.id for task in tx.in_progress() if task.holder and task.holder.text in gone][:SWEEP]
             tasks = [
                 task
                 for task in tx.get(ids).values()
@@ -65,7 +65,9 @@ class Leases(Core):
             ]
             self._give_back(tx, tasks, "the holder's process has died")
             locks = [lock for lock in tx.locks() if lock.expires_at <= tx.now or lock.holder.text in gone]
-        locks = [lock for lock in self._still(tx, locks) if lock.expires_at <= tx.now or lock.holder.text in gone]
+        locks = [
+            lock for lock in self._still(tx, locks[:SWEEP]) if lock.expires_at <= tx.now or lock.holder.text in gone
+        ]
         self._drop(tx, locks, rules.SYSTEM, "expired, or the holder's process has died")
         # Where looking is slow, look less often.
         self._reaped = tx.now + 50 * max(0.0, time.monotonic() - began - REAP_EVERY / 50)

@@ -6,29 +6,50 @@ The first line says what this is: `{"dibs": 1, "tasks": N, "events": N}`; then o
 with the number of lines before it, so that a cut file is noticed. Numbers and times are kept to the last digit, so a
 restored board continues the same changelog with the same tokens.
 
-`load` fills an empty board, all or nothing.
+`load` fills an empty board from an export, `move` from another board, all or nothing. Neither holds the whole board
+in memory if the target's store can help it: what is to come in is gone over several times (`Rows`), first to check it
+(`check`), then to write it.
 """
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 from dibs import limits
 from dibs.adding import refuse_circles
 from dibs.errors import DibsError, Invalid
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, Blocker, BoardTask, Event, Lock, Message, Step, TaskStatus, Worker
-from dibs.replay import replay
+from dibs.replay import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, Protocol, TypeVar
 
     from dibs.board import TaskBoard
     from dibs.store import Tx
 
+    T = TypeVar("T")
+    Told = Callable[[str, int, int], object]
+    """Is told what is being done, how many rows are done, and of how many."""
+
+    class Rows(Protocol):
+        """What a board holds. Tasks and events may be gone over as often as one likes, and are not kept."""
+
+        counts: tuple[int, int]
+        """How many tasks and events, as far as that is known beforehand."""
+        locks: list[Lock]
+        messages: list[Message]
+        marks: dict[str, int]
+        requests: dict[str, tuple[str, float]]
+
+        def tasks(self) -> Iterator[BoardTask]: ...
+
+        def events(self) -> Iterator[Event]: ...
+
+
 FORMAT = 1
+STEP = 5_000
+"""Rows between two words about how far it has come."""
 HIGHEST = 2**53
 """No number of a task or an event is larger: JSON readers elsewhere keep integers up to here exactly."""
 
@@ -50,15 +71,19 @@ def _lines(tx: Tx) -> Iterator[dict[str, Any]]:
         yield {"lock": {**lock.as_dict(), "holder": lock.holder.as_dict()}}
     for message in tx.messages(None, 0, 2**62, newest=False):
         yield {"message": message.as_dict()}
-    after = 0
-    while events := tx.events(after, 2000):
-        after = events[-1].seq
-        for event in events:
-            yield {"event": event.as_dict()}
+    for event in _events(tx):
+        yield {"event": event.as_dict()}
     for reader, mark in tx.marks().items():
         yield {"reader": reader, "mark": mark}
     for key, (answer, time) in tx.requests().items():
         yield {"request": key, "answer": answer, "time": time}
+
+
+def _events(tx: Tx) -> Iterator[Event]:
+    after = 0
+    while events := tx.events(after, 2000):
+        after = events[-1].seq
+        yield from events
 
 
 def _task(task: BoardTask) -> dict[str, Any]:
@@ -77,75 +102,198 @@ def _task(task: BoardTask) -> dict[str, Any]:
     return fields
 
 
-def load(board: TaskBoard, lines: Iterable[str]) -> int:
+# -- what comes in
+
+
+class Board:
+    """The rows of a board, as one transaction of its store sees them."""
+
+    def __init__(self, tx: Tx) -> None:
+        self._tx = tx
+        self.counts = sum(tx.counts().values()), tx.last_event()
+        self.locks = tx.locks()
+        self.messages = tx.messages(None, 0, 2**62, newest=False)
+        self.marks = tx.marks()
+        self.requests = tx.requests()
+
+    def tasks(self) -> Iterator[BoardTask]:
+        return iter(self._tx.all_tasks())
+
+    def events(self) -> Iterator[Event]:
+        return _events(self._tx)
+
+
+class Export:
+    """The rows of an export. All are read and checked at once, and again when they are asked for: `lines` must give
+    them anew each time."""
+
+    def __init__(self, lines: Iterable[str], told: Told | None = None) -> None:
+        self._lines = list(lines) if iter(lines) is lines else lines  # an iterator gives them only once
+        self.counts = 0, 0
+        self.locks: list[Lock] = []
+        self.messages: list[Message] = []
+        self.marks: dict[str, int] = {}
+        self.requests: dict[str, tuple[str, float]] = {}
+        number = 0
+        ended = False
+        for number, line in enumerate(_counted(self._lines, "reading", 0, told), 1):
+            if ended:
+                raise Invalid(f"line {number} comes after the end of the export; nothing was imported")
+            try:
+                ended = self._read(number, loads(line))
+            except Invalid as error:
+                error.message = f"line {number}: {error.message}; nothing was imported"
+                raise
+            except (ValueError, TypeError, KeyError) as error:
+                raise Invalid(f"line {number} is not a line of an export ({error}); nothing was imported") from error
+        if not ended:
+            raise Invalid(
+                f"the export is cut off after line {number}; nothing was imported",
+                hint="export again: dibs export FILE",
+            )
+        self.unmet = check(self, told)
+
+    def _read(self, number: int, entry: Any) -> bool:
+        """Take in what is small, and look at the rest. Is it the last line?"""
+        tasks, events = self.counts
+        if number == 1:
+            if not isinstance(entry, dict) or entry.get("dibs") != FORMAT:
+                raise Invalid(
+                    "this is not an export of dibs, or one of a newer version", hint="write one with: dibs export FILE"
+                )
+        elif "task" in entry:
+            _read_task(entry["task"])
+            self.counts = tasks + 1, events
+        elif "event" in entry:
+            Event(**entry["event"])
+            self.counts = tasks, events + 1
+        elif "lock" in entry:
+            self.locks.append(Lock(**{**entry["lock"], "holder": Worker(**entry["lock"]["holder"])}))
+        elif "message" in entry:
+            self.messages.append(Message(**entry["message"]))
+        elif "reader" in entry:
+            self.marks[entry["reader"]] = entry["mark"]
+        elif "request" in entry:
+            self.requests[entry["request"]] = (entry["answer"], entry["time"])
+        elif "end" in entry:
+            if entry["end"] != number - 1:
+                raise Invalid(f"the export should have {entry['end'] + 1} lines, and ends at line {number}")
+            return True
+        else:
+            raise Invalid("unknown kind of line")
+        return False
+
+    def tasks(self) -> Iterator[BoardTask]:
+        return (_read_task(fields) for fields in self._all("task"))
+
+    def events(self) -> Iterator[Event]:
+        return (Event(**fields) for fields in self._all("event"))
+
+    def _all(self, kind: str) -> Iterator[dict[str, Any]]:
+        other = '{"event":' if kind == "task" else '{"task":'  # as dibs writes them: not worth parsing
+        for number, line in enumerate(self._lines):
+            if number and not line.startswith(other):
+                entry = loads(line)
+                if kind in entry:
+                    yield entry[kind]
+
+
+# -- taking it in
+
+
+def load(board: TaskBoard, lines: Iterable[str] | Export, told: Told | None = None) -> int:
     """Fill an empty board from an export; the number of tasks."""
-    tasks: list[BoardTask] = []
-    locks: list[Lock] = []
-    messages: list[Message] = []
-    events: list[Event] = []
-    marks: dict[str, int] = {}
-    requests: dict[str, tuple[str, float]] = {}
-    number = 0
-    ended = False
-    for number, line in enumerate(lines, 1):
-        if ended:
-            raise Invalid(f"line {number} comes after the end of the export")
-        try:
-            entry = loads(line)
-            if number == 1:
-                if not isinstance(entry, dict) or entry.get("dibs") != FORMAT:
-                    raise Invalid(
-                        "this is not an export of dibs, or one of a newer version",
-                        hint="write one with: dibs export FILE",
-                    )
-            elif "task" in entry:
-                tasks.append(_read_task(entry["task"]))
-            elif "event" in entry:
-                events.append(Event(**entry["event"]))
-            elif "lock" in entry:
-                locks.append(Lock(**{**entry["lock"], "holder": Worker(**entry["lock"]["holder"])}))
-            elif "message" in entry:
-                messages.append(Message(**entry["message"]))
-            elif "reader" in entry:
-                marks[entry["reader"]] = entry["mark"]
-            elif "request" in entry:
-                requests[entry["request"]] = (entry["answer"], entry["time"])
-            elif "end" in entry:
-                ended = entry["end"] == number - 1
-                if not ended:
-                    raise Invalid(f"the export should have {entry['end'] + 1} lines, and ends at line {number}")
-            else:
-                raise Invalid("unknown kind of line")
-        except Invalid as error:
-            error.message = f"line {number}: {error.message}; nothing was imported"
-            raise
-        except (ValueError, TypeError, KeyError) as error:
-            raise Invalid(f"line {number} is not a line of an export ({error}); nothing was imported") from error
-    if not ended:
-        raise Invalid(
-            f"the export is cut off after line {number}; nothing was imported", hint="export again: dibs export FILE"
-        )
-    try:
-        _check(tasks, locks, events)
-        _check_rest(events, messages, marks, requests)
-    except DibsError as error:
-        raise Invalid(f"{error.message}; nothing was imported", hint=error.hint) from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Invalid(f"this is not an export that dibs wrote ({error}); nothing was imported") from error
+    export = lines if isinstance(lines, Export) else Export(lines, told)
+    return _fill(board, export, export.unmet, told)
+
+
+def move(source: TaskBoard, target: TaskBoard, told: Told | None = None, *, checked: bool = False) -> int:
+    """Fill an empty board from another one; the number of tasks. `checked`: `check_board` was happy with it."""
+    with source.store.read() as tx:
+        rows = Board(tx)
+        return _fill(target, rows, None if checked else check(rows, told), told)
+
+
+def check_board(source: TaskBoard, told: Told | None = None) -> None:
+    """Raise what `move` would raise about the source."""
+    with source.store.read() as tx:
+        check(Board(tx), told)
+
+
+def _fill(board: TaskBoard, rows: Rows, unmet: dict[str, int] | None, told: Told | None) -> int:
+    tasks: Iterable[BoardTask] = _Again(lambda: _settled(_counted(rows.tasks(), "tasks", rows.counts[0], told), unmet))
+    events: Iterable[Event] = _Again(lambda: _counted(rows.events(), "changelog", rows.counts[1], told))
+    first = next(rows.events(), None)
+    if not getattr(board.store, "streams", False):
+        # It would take them all into memory in any case, and some servers end a transaction that waits so long.
+        tasks, events = list(tasks), list(events)
+        if told is not None:
+            told("writing", 0, 0)
     with board.store.write() as tx:
         begun = tx.last_event()  # 1 if the board was made by `dibs init`, whose event then stands for the export's own
-        if sum(tx.counts().values()) or begun > 1 or (begun and events and events[0].action != "work_item_created"):
+        is_other = begun == 1 and first is not None and first.action != "work_item_created"
+        if begun > 1 or is_other or any(tx.counts().values()):
             raise Invalid(
                 "this board has a history of its own, and an import would mix the two; nothing was imported",
-                hint="import into a board file that does not exist yet: dibs --board sqlite:PATH import FILE",
+                hint="import into a board that does not exist yet: dibs --board sqlite:PATH import FILE",
             )
+        if begun:
+            events = events[1:] if isinstance(events, list) else _Again(_all_but_one(events))
         try:
-            tx.restore(tasks, locks, messages, events[begun:], marks, requests)
+            tx.restore(tasks, rows.locks, rows.messages, events, rows.marks, rows.requests)
         except DibsError:
             raise
         except Exception as error:
+            if _is_trouble(error):
+                raise
             raise Invalid(f"this is not an export that dibs wrote ({error}); nothing was imported") from error
-    return len(tasks)
+    return rows.counts[0]
+
+
+def _is_trouble(error: Exception) -> bool:
+    """Does it come from a server, and is about something else than the rows? Its store then says what it means."""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("psycopg")]
+    return bool(kinds) and not {"IntegrityError", "DataError"}.intersection(kinds)
+
+
+class _Again:
+    """Rows that are read anew each time somebody goes over them."""
+
+    def __init__(self, read: Callable[[], Iterable[Any]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._read())
+
+
+def _all_but_one(rows: Iterable[T]) -> Callable[[], Iterator[T]]:
+    def read() -> Iterator[T]:
+        rest = iter(rows)
+        next(rest, None)
+        return rest
+
+    return read
+
+
+def _settled(tasks: Iterable[BoardTask], unmet: dict[str, int] | None) -> Iterator[BoardTask]:
+    """With the numbers of unmet dependencies that were counted, rather than those that were written down."""
+    for task in tasks:
+        if unmet is not None:
+            task.unmet = unmet.get(task.id, 0)
+        yield task
+
+
+def _counted(rows: Iterable[T], what: str, total: int, told: Told | None) -> Iterable[T]:
+    if told is None:
+        return rows
+    return _telling(rows, what, total, told)
+
+
+def _telling(rows: Iterable[T], what: str, total: int, told: Told) -> Iterator[T]:
+    for number, row in enumerate(rows):
+        if number % STEP == 0:
+            told(what, number, total)
+        yield row
 
 
 def _read_task(fields: dict[str, Any]) -> BoardTask:
@@ -158,50 +306,77 @@ def _read_task(fields: dict[str, Any]) -> BoardTask:
     return BoardTask(**fields)
 
 
-def _check(tasks: list[BoardTask], locks: list[Lock], events: list[Event]) -> None:
-    """Refuse what no board can have written: the changelog must give exactly these tasks and locks."""
-    ids = {task.id for task in tasks}
-    if len(ids) < len(tasks) or len({task.seq for task in tasks}) < len(tasks):
-        raise Invalid("the export names a task twice")
-    for task in tasks:
-        limits.task_id(task.id)
-        limits.integer(task.seq, "seq", 1, HIGHEST)
-        for need in task.depends_on:
-            if need not in ids:
-                raise Invalid(f"task {task.id} depends on {need}, which the export does not have")
-    refuse_circles(tasks)
-    for event in events:
+# -- checking it
+
+
+def check(rows: Rows, told: Told | None = None) -> dict[str, int]:
+    """Refuse what no board can have written: the changelog must give exactly these tasks and locks. Says how many
+    dependencies of each task that has some are unmet."""
+    try:
+        unmet = _check(rows, told)
+        _check_rest(rows.messages, rows.marks, rows.requests)
+        return unmet
+    except DibsError as error:
+        raise Invalid(f"{error.message}; nothing was imported", hint=error.hint) from error
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Invalid(f"this is not an export that dibs wrote ({error}); nothing was imported") from error
+
+
+def _check(rows: Rows, told: Told | None) -> dict[str, int]:
+    state = State()
+    last = 0
+    for event in _counted(rows.events(), "checking the changelog", rows.counts[1], told):
         limits.integer(event.seq, "seq", 1, HIGHEST)
-    if any(a.seq >= b.seq for a, b in pairwise(events)):
-        raise Invalid("the export's changelog is out of order")
-    state = replay(events)
-    by_id = {task.id: task for task in tasks}
-    if state.tasks.keys() != ids:
-        raise Invalid("the export's changelog has other tasks than the export")
-    for task in tasks:
-        replayed = state.tasks[task.id]
+        if event.seq <= last:
+            raise Invalid("the export's changelog is out of order")
+        last = event.seq
+        _check_event(event)
+        state.apply(event)
+    numbers: set[int] = set()
+    ids: set[str] = set()
+    unmet: dict[str, int] = {}
+    waiting: list[BoardTask] = []
+    for task in _counted(rows.tasks(), "checking the tasks", rows.counts[0], told):
+        limits.integer(task.seq, "seq", 1, HIGHEST)
+        if limits.task_id(task.id) in ids or task.seq in numbers:
+            raise Invalid("the export names a task twice")
+        ids.add(task.id)
+        numbers.add(task.seq)
+        replayed = state.tasks.get(task.id)
+        if replayed is None:
+            raise Invalid("the export's changelog has other tasks than the export")
+        missing = next((need for need in task.depends_on if need not in state.tasks), None)
+        if missing is not None:
+            raise Invalid(f"task {task.id} depends on {missing}, which the export does not have")
         replayed.seq = task.seq
-        task.unmet = replayed.unmet = sum(by_id[need].status is not COMPLETED for need in task.depends_on)
+        task.unmet = replayed.unmet = sum(state.tasks[need].status is not COMPLETED for need in task.depends_on)
         if replayed != task:
             raise Invalid(f"task {task.id} is not what the export's changelog says")
-    if {(lock.pattern, lock.token): lock for lock in locks} != state.locks:
+        if task.depends_on:
+            unmet[task.id] = task.unmet
+            waiting.append(task)
+    if state.tasks.keys() != ids:
+        raise Invalid("the export's changelog has other tasks than the export")
+    refuse_circles(waiting)
+    if {(lock.pattern, lock.token): lock for lock in rows.locks} != state.locks:
         raise Invalid("the export's locks are not what its changelog says")
+    return unmet
 
 
-def _check_rest(
-    events: list[Event], messages: list[Message], marks: dict[str, int], requests: dict[str, tuple[str, float]]
-) -> None:
-    for event in events:
-        _number(event.time, "an event's time")
-        limits.text(event.worker, "an event's worker")
-        limits.kind(event.worker_type)
-        limits.text(event.action, "an event's action")
-        limits.optional_text(event.task_id, "an event's task")
-        limits.optional_text(event.step_id, "an event's step")
-        limits.optional_text(event.details, "an event's details")
-        data: object = event.data
-        if not isinstance(data, dict | None):
-            raise Invalid(f"event {event.seq} is not one that dibs writes")
+def _check_event(event: Event) -> None:
+    _number(event.time, "an event's time")
+    limits.text(event.worker, "an event's worker")
+    limits.kind(event.worker_type)
+    limits.text(event.action, "an event's action")
+    limits.optional_text(event.task_id, "an event's task")
+    limits.optional_text(event.step_id, "an event's step")
+    limits.optional_text(event.details, "an event's details")
+    data: object = event.data
+    if not isinstance(data, dict | None):
+        raise Invalid(f"event {event.seq} is not one that dibs writes")
+
+
+def _check_rest(messages: list[Message], marks: dict[str, int], requests: dict[str, tuple[str, float]]) -> None:
     for message in messages:
         limits.integer(message.seq, "a message's seq", 1, HIGHEST)
         _number(message.time, "a message's time")

@@ -5,6 +5,9 @@ Shell blocks share the working directory and what they export, Python blocks sha
 of its `# -> ` comments. In both `…` stands for any text, and as the only text of a line for any number of lines.
 Lengths of time may differ as much as a slow machine makes them differ.
 
+A block that names `DATABASE_HOST` gets a PostgreSQL server under that name, which this page has for itself: with the
+database `work` of the role `ann`, the role `build_agents`, and a copy of docs/grants.sql in the repository.
+
 `python -m tests.docs.sandbox PAGE` prints the page with the output that its console blocks give now.
 """
 
@@ -13,15 +16,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import dibs
-from tests.docs.pages import RUN, Block, blocks
+from tests.docs.pages import ROOT, RUN, Block, blocks
+from tests.postgres.server import Server, server_for_test
 
 PATIENCE = 30.0
+DATABASE_HOST = "db.example.com"
 MARK = "~end of command~"
 
 _SPAN = re.compile(r"\b(?:\d+d \d+h|\d+h \d\dm|\d+m \d\ds|\d+[smh])\b")
@@ -56,7 +62,7 @@ class Sandbox:
             f"#!{sys.executable}\nimport sys\nfrom dibs.cli import main\n\nsys.argv[0] = 'dibs'\nsys.exit(main())\n",
         )
         _program(tools / "python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-        strange = ("DIBS_", "CLAUDE", "CODEX", "GEMINI", "PYTHON", "COLUMNS", "NO_COLOR", "GIT_")
+        strange = ("DIBS_", "CLAUDE", "CODEX", "GEMINI", "PYTHON", "COLUMNS", "NO_COLOR", "GIT_", "PG")
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith(strange)} | {
             "PATH": f"{tools}:{os.environ['PATH']}",
             "PYTHONPATH": str(Path(dibs.__file__).parents[1]),
@@ -77,6 +83,7 @@ class Sandbox:
         self._where = folder / "where"
         self._where.write_text(f"{self.repository}\n")
         self._python: subprocess.Popen[str] | None = None
+        self._server: Server | None = None
 
     def run(self, block: Block) -> None:
         if block.language == "python":
@@ -100,6 +107,8 @@ class Sandbox:
         return [part.splitlines() for part in parts[:-1]]
 
     def _shell(self, shell: str, script: str, place: str) -> tuple[int, str]:
+        if DATABASE_HOST in script:
+            self._serve()
         around = (
             f'. "{self._exported}"\ncd "$(cat "{self._where}")"\n'
             f'trap \'sh -c "export -p" > "{self._exported}"; pwd > "{self._where}"\' EXIT\n{script}'
@@ -121,7 +130,25 @@ class Sandbox:
             raise AssertionError(f"{place} did not end within {PATIENCE:.0f} s:\n{output}") from None
         return process.returncode, output
 
+    def _serve(self) -> None:
+        """Start the page's server, and let libpq find it behind the name."""
+        if self._server is not None:
+            return
+        server_for_test()  # says what to install, where there is none
+        self._server = server = Server.start()
+        server.execute("CREATE ROLE ann LOGIN")
+        server.execute("CREATE ROLE build_agents LOGIN")
+        server.execute("CREATE DATABASE work OWNER ann ENCODING 'UTF8' TEMPLATE template0")
+        shutil.copy(ROOT / "docs" / "grants.sql", self.repository)
+        there = {"PGHOSTADDR": server.host, "PGPORT": str(server.port)}
+        self.environ |= there
+        with self._exported.open("a") as exported:
+            exported.writelines(f"export {name}={value}\n" for name, value in there.items())
+            exported.write(f'export PATH="$PATH:{server.programs}"\n')
+
     def _run_python(self, block: Block) -> None:
+        if DATABASE_HOST in block.text:
+            self._serve()
         if self._python is None:
             answers, theirs = os.pipe()
             self._python = subprocess.Popen(
@@ -147,6 +174,8 @@ class Sandbox:
         if self._python is not None:
             self._python.communicate()
             self._answers.close()
+        if self._server is not None:
+            self._server.close()
 
 
 def _program(path: Path, text: str) -> None:

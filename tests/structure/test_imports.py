@@ -31,8 +31,10 @@ HEAVY = {
     "shutil", "threading", "uuid", "secrets", "hashlib", "importlib.metadata", "traceback", "textwrap", "locale",
 }  # fmt: skip
 """Each costs a good part of what a bare interpreter costs to start."""
-PAYS_FOR_ITSELF = {"dibs.dialects.yamltext": {"re"}, "dibs.dialects.yamlpatch": {"re"}}
-"""Reading YAML by expressions is ten times faster than by hand, and only boards in YAML load it."""
+PAYS_FOR_ITSELF = {"dibs.dialects.yamltext": {"re"}, "dibs.dialects.yamlpatch": {"re"},
+                   "dibs.stores.postgres.links": {"logging"}}  # fmt: skip
+"""Reading YAML by expressions is ten times faster than by hand, and only boards in YAML load it. The driver of
+PostgreSQL has loaded `logging` already."""
 
 
 def is_type_checking(node: ast.stmt) -> bool:
@@ -171,6 +173,7 @@ def test_a_command_imports_nothing_heavy(tmp_path: Path, given: set[str], comman
     more -= modules_of("-c", "import runpy")  # `python -m` needs it; the installed command does not
     assert "dibs.stores.sqlite" in more
     assert {name for name in more if within(name, *HEAVY)} == set()
+    assert {name for name in more if within(name, "psycopg", "dibs.stores.postgres")} == set()
 
 
 @pytest.mark.parametrize("path", ["held.py", "free.py"])

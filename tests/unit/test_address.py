@@ -10,7 +10,7 @@ import pytest
 
 from dibs import TaskBoard
 from dibs.address import open_store
-from dibs.errors import BoardUnusable, Invalid, NoBoard, NotAllowed, Unsupported
+from dibs.errors import BoardUnusable, Invalid, NoBoard, NotAllowed
 from tests.processes.harness import environment
 
 
@@ -46,7 +46,7 @@ def test_a_misspelt_kind_is_no_file(here: Path, create: bool) -> None:
         open_store("taskbord:state", create=create)
     assert caught.value.message == "there is no kind of board called taskbord"
     assert caught.value.hint == (
-        "did you mean taskboard:state? kinds: sqlite, memory, taskboard, workflow, workitems, bilu, spec; "
+        "did you mean taskboard:state? kinds: sqlite, memory, postgresql, taskboard, workflow, workitems, bilu, spec; "
         "a file of that name: sqlite:taskbord:state"
     )
     assert names(here) == []
@@ -74,10 +74,11 @@ def test_a_path_with_a_colon_stays_a_path(here: Path) -> None:
         assert url_of(path) == f"sqlite:{here / path}"  # which is there now, whatever its name looks like
 
 
-def test_a_kind_that_is_planned_is_said_to_be(here: Path) -> None:
+def test_both_names_of_postgresql_are_known(here: Path) -> None:
     for scheme in ("postgresql", "postgres"):
-        with pytest.raises(Unsupported, match="not built yet"):
-            open_store(f"{scheme}://host/name")
+        with pytest.raises(BoardUnusable, match=r"cannot connect to postgresql://127\.0\.0\.1:1/name"):
+            open_store(f"{scheme}://127.0.0.1:1/name")
+    assert names(here) == []
 
 
 # -- files and folders themselves

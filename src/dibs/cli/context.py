@@ -66,6 +66,14 @@ class Context:
             return open_store(other, agent=self.as_name)
 
     @property
+    def handed_on(self) -> str:
+        """The board's address for a process that we start: one with a password as it was given, or it could not get in.
+        It goes into its environment, never onto its command line, which everybody on the machine can read."""
+        named = self.url or os.environ.get("DIBS_BOARD")
+        url = self.board.url
+        return named if named and url.startswith("postgresql:") else url
+
+    @property
     def worker(self) -> Worker:
         if self._worker is None:
             from dibs.worker import from_environment
@@ -93,7 +101,7 @@ class Context:
         from dibs.errors import NoBoard
 
         named = self.url or os.environ.get("DIBS_BOARD")
-        if isinstance(error, NoBoard) and named:
+        if isinstance(error, NoBoard) and named and "url" not in error.fields:  # which a store has then named itself
             from dibs.cli.render import quoted
 
             role = " --as planner-1" if named.startswith("workflow:") else ""

@@ -6,6 +6,7 @@ from dibs import copying
 from dibs.address import keep_out_of_git, open_store
 from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
+from dibs.cli.progress import Progress
 from dibs.cli.render import cut, number, pad, quoted, safe
 from dibs.errors import DibsError, NoBoard, NotAllowed
 
@@ -26,9 +27,11 @@ def copy(ctx: Context, args: Args) -> int:
         raise UsageError("copy takes its two boards as words, not by --board", "dibs copy FROM TO")
     used = _used()
     with _source(ctx, getattr(args, "from"), args.to) as source:
-        target, made = _target(ctx, source, args.to)
+        with Progress(ctx, "copying") as progress:
+            target, made = _target(ctx, source, args.to, progress)
+            with target:
+                report = copying.copy(source, target, ctx.worker, progress.tell, rehearsed=made)
         with target:
-            report = copying.copy(source, target, ctx.worker)
             if made:
                 keep_out_of_git(target.url)
             if ctx.json:
@@ -69,6 +72,8 @@ def _source(ctx: Context, url: str, to: str) -> TaskBoard:
         from dibs.dialects.discover import at
 
         found = at(url) if ":" not in url else None
+        if "url" in error.fields:
+            raise  # one in a database, which has said where to look
         error.hint = "name a board that is there: dibs copy FROM TO"
         if found is not None:
             meant = f"{found[0]}:{found[1]}"
@@ -76,18 +81,19 @@ def _source(ctx: Context, url: str, to: str) -> TaskBoard:
         raise
 
 
-def _target(ctx: Context, source: TaskBoard, url: str) -> tuple[TaskBoard, bool]:
+def _target(ctx: Context, source: TaskBoard, url: str, progress: Progress) -> tuple[TaskBoard, bool]:
     """The board to fill, and whether it is made for this. Before it is made, the copy is tried elsewhere."""
     name = ctx.worker.name
     try:
         return TaskBoard(store=open_store(url, agent=name)), False
     except NoBoard:
-        copying.rehearse(source, url, ctx.worker)
+        copying.rehearse(source, url, ctx.worker, progress.tell)
     try:
         # Not `TaskBoard.open`, which would begin a changelog: this board's begins with the copy.
         return TaskBoard(store=open_store(url, create=True, agent=name)), True
     except NotAllowed as error:
-        error.hint = f"copy as a planner: dibs --as planner-1 copy {quoted(source.url)} {quoted(url)}"
+        if url.startswith("workflow:"):
+            error.hint = f"copy as a planner: dibs --as planner-1 copy {quoted(source.url)} {quoted(url)}"
         raise
 
 

@@ -1,8 +1,8 @@
 """`dibs doctor`: which board this is, whether it is sound, who holds what, and who dibs thinks you are.
 
-A board in a dialect's own files is looked over by `files_report`; the rest is the same for every board. Whatever is
-wrong becomes a finding with a code, a sentence and what to do about it; a check that can't be made because
-of an earlier finding is left out. Nothing is given back or repaired here.
+A board in a dialect's own files is looked over by `files_report`, one in PostgreSQL by `server_report`; the rest is the
+same for every board. Whatever is wrong becomes a finding with a code, a sentence and what to do about it; a check that
+can't be made because of an earlier finding is left out. Nothing is given back or repaired here.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dibs.cli.context import Context
     from dibs.dialects.filestore import FileStore
     from dibs.model import Worker
+    from dibs.stores.postgres.store import PostgresStore
 
 REPLAYED = 100_000
 """Events that are replayed without being asked to."""
@@ -73,6 +74,11 @@ def doctor(ctx: Context, args: Args) -> int:
             store.patient = False
             checks[0] = lambda: files_report.look(report, store)
             checks[2] = lambda: files_report.changelog(report, store)
+        elif board.url.startswith("postgresql:"):
+            from dibs.cli import server_report
+
+            served: PostgresStore = board.store  # type: ignore[assignment]
+            checks[0] = lambda: server_report.look(report, served)
         for check in checks:
             try:
                 check()
@@ -121,9 +127,12 @@ def _board(ctx: Context, report: Report) -> TaskBoard | None:
         board = ctx.board
     except DibsError as error:
         named = ctx.url or os.environ.get("DIBS_BOARD")
-        report.facts["board"] = {"url": named, "path": error.fields.get("path"), "found": found}
+        from dibs.stores.postgres.addresses import public
+
+        url = None if named is None else public(named)
+        report.facts["board"] = {"url": url, "path": error.fields.get("path"), "found": found}
         report.find_error(error)
-        if isinstance(error, NoBoard):
+        if isinstance(error, NoBoard) and "url" not in error.fields:  # one in a database has nothing near it
             _near(report, error, ctx.url)
         return None
     report.facts["board"] = {"url": board.url, "found": found}
@@ -351,7 +360,7 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
     if near := facts.get("near"):
         row("near", ", ".join(near[:5]) + (f" and {len(near) - 5:,} more" if len(near) > 5 else ""))
     versions = facts["versions"]
-    row("versions", ", ".join(f"{name} {versions[name]}" for name in ("dibs", "python", "apsw", "sqlite")))
+    row("versions", ", ".join(f"{name} {version}" for name, version in versions.items()))
     if file := facts.get("file"):
         sizes = f"{size(file['bytes'])}, write-ahead log {size(file['wal_bytes'])}, {size(file['free_bytes'])} free"
         row("file", f"{sizes}, on a local file system")
@@ -362,6 +371,11 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
         from dibs.cli.files_report import rows
 
         for name, text in rows(dialect):
+            row(name, text)
+    if server := facts.get("server"):
+        from dibs.cli import server_report
+
+        for name, text in server_report.rows(server):
             row(name, text)
     if log := facts.get("changelog"):
         verdict = {

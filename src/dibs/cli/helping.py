@@ -49,9 +49,8 @@ def overview() -> str:
         lines += [f"  {name:<12}{summaries[name]}" for name in names]
     lines += [f"{title}: {' '.join(names)}" for title, names in FOLDED]
     lines += [
-        "",
         "options for all: --board URL  --as NAME  --human  --json  --no-color",
-        "URL: sqlite:PATH taskboard:DIR workflow:DIR workitems:DIR bilu:DIR spec:DIR",
+        "URL: sqlite:PATH postgresql://… (taskboard workflow workitems bilu spec):DIR",
         "environment: DIBS_BOARD DIBS_AGENT DIBS_KIND DIBS_SESSION DIBS_JSON NO_COLOR",
         "ids may be shortened; exit codes: 0 ok, 1 refused, 2 usage, 3 nothing to claim",
         "locks: what changes a board in files takes its lock (bilu: storage/lock,",

@@ -141,6 +141,7 @@ def _steps(
             steps.append(
                 f"DIBS_BOARD is set here, but where the client starts it may not be; to write it down: {named}"
             )
+        steps += _password(ctx, url)
     if name != "git":
         steps += _committing(made, kept)
         steps += _older(name, options, made[0].root)
@@ -154,6 +155,18 @@ def _steps(
         )
     steps.append(f"see that it works: {commands.prove(options.board)}")
     return steps
+
+
+def _password(ctx: Context, url: str) -> list[str]:
+    """How the client's processes get in where a password is asked for: none is ever written down."""
+    given = ctx.url or os.environ.get("DIBS_BOARD")
+    if not given or not url.startswith("postgresql:"):
+        return []
+    from dibs.stores.postgres.addresses import has_password
+
+    if not has_password(given) and not os.environ.get("PGPASSWORD"):
+        return []
+    return ["the password is written nowhere: where the client starts, ~/.pgpass (or PGPASSWORD) must provide it"]
 
 
 def _committing(made: list[Plan], kept: excludes.Kept) -> list[str]:

@@ -167,7 +167,7 @@ class _Run:
             DIBS_TASK_ID=task.id,
             DIBS_TASK=task.description,
             DIBS_TOKEN=str(task.token),
-            DIBS_BOARD=self.ctx.board.url,
+            DIBS_BOARD=self.ctx.handed_on,
             DIBS_AGENT=own.name,
             DIBS_KIND=own.kind,
             DIBS_SESSION=own.session or "",

@@ -33,6 +33,8 @@ def init(ctx: Context, args: Args) -> int:
         ctx.say(f"made the board {url}" if created else f"the board is there already: {url}; nothing was changed")
         if named := _must_be_named(ctx, board.url):
             ctx.say(f"  reach it:  export DIBS_BOARD={quoted(named)}")
+            if _lacks_password(ctx, named):
+                ctx.say("             and let ~/.pgpass or PGPASSWORD provide the password")
         if getattr(board.store, "dialect", "") == "spec":
             ctx.say("  take a task and its files: dibs acquire ID PATH…; give both back: dibs done ID")
             return 0
@@ -43,6 +45,15 @@ def init(ctx: Context, args: Args) -> int:
         return 0
     finally:
         board.close()
+
+
+def _lacks_password(ctx: Context, url: str) -> bool:
+    """Did the address as it was given say more than may be shown?"""
+    if not url.startswith("postgresql:"):
+        return False
+    from dibs.stores.postgres.addresses import has_password
+
+    return has_password(ctx.url or "")
 
 
 def _must_be_named(ctx: Context, url: str) -> str | None:

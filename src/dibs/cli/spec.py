@@ -23,8 +23,8 @@ GLOBALS: tuple[Option, ...] = (
         "URL",
         "text",
         False,
-        "which board: sqlite:PATH or a path, or in a dialect's files: taskboard:DIR, workflow:DIR, workitems:DIR, "
-        "bilu:DIR, spec:DIR (else DIBS_BOARD, else the one found upward)",
+        "which board: sqlite:PATH or a path; postgresql://USER@HOST/DATABASE?board=NAME; or in a dialect's files: "
+        "taskboard:DIR, workflow:DIR, workitems:DIR, bilu:DIR, spec:DIR (else DIBS_BOARD, else the one found upward)",
     ),
     (
         "--as",
@@ -46,7 +46,8 @@ COMMANDS: tuple[Command, ...] = (
         "init", "setup_board", "init", "make a board for this repository (or folder)",
         (),
         (),
-        ("dibs init", "dibs init --board sqlite:/srv/team/board.db"),
+        ("dibs init", "dibs init --board sqlite:/srv/team/board.db",
+         "dibs init --board 'postgresql://ann@db.example.com/work?board=web'"),
         "The board lives in .dibs/ at the root of the main worktree; all worktrees share it. Where there is one "
         "already, nothing changes.",
     ),
@@ -400,10 +401,19 @@ COMMANDS: tuple[Command, ...] = (
         ),
         (),
         ("dibs copy . taskboard:state", "dibs copy workflow:.workflow sqlite:board.db",
+         "dibs copy . 'postgresql://ann@db.example.com/work?board=web'",
          "dibs --as planner-1 copy sqlite:board.db workflow:.workflow"),
-        "Says exactly what the target has no place for, and so was left out. Between two sqlite boards nothing is; "
-        "from or to a dialect's files the tasks are copied as they stand, without the history. All or nothing, and "
-        "the source is not changed.",
+        "Says exactly what the target has no place for, and so was left out. Between boards in sqlite and PostgreSQL "
+        "nothing is; from or to a dialect's files the tasks are copied as they stand, without the history. All or "
+        "nothing, and the source is not changed.",
+    ),
+    (
+        "boards", "boards", "boards", "the boards of a PostgreSQL database",
+        (("url", "optional", "the database: postgresql://USER@HOST/DATABASE (else --board, else DIBS_BOARD)"),),
+        (),
+        ("dibs boards postgresql://ann@db.example.com/work", "dibs boards --json"),
+        "With each board's tasks, those that are open, when it was made and when it last changed. A board that the "
+        "address names need not be there.",
     ),
     (
         "check", "checking", "check", "look over a dialect's files, with file and line",
@@ -411,7 +421,7 @@ COMMANDS: tuple[Command, ...] = (
         (),
         ("dibs check", "dibs --board bilu:.bilu check --json"),
         "Takes no lock and changes nothing. Exit code 1 if there are errors; warnings alone are fine. For boards in "
-        "sqlite: dibs doctor.",
+        "sqlite or PostgreSQL: dibs doctor.",
     ),
     (
         "rebuild", "checking", "rebuild", "print or write the files derived from task files (bilu)",
@@ -548,7 +558,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("files", ("lock", "unlock", "locks", "overlaps")),
     ("talk", ("tell", "inbox", "log")),
     ("agents", ("setup", "prime", "mcp", "hook")),
-    ("board", ("init", "export", "import", "copy", "recover", "doctor", "demo")),
+    ("board", ("init", "boards", "export", "import", "copy", "recover", "doctor", "demo")),
 )
 
 FOLDED: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -10,6 +10,7 @@ from dibs.address import DIALECTS, keep_out_of_git, open_store
 from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.context import write
+from dibs.cli.progress import Progress
 from dibs.cli.render import cut, number, one_line, quoted, safe
 from dibs.copying import copy, is_dialect
 from dibs.errors import DibsError, Invalid, NoBoard, Unsupported
@@ -199,16 +200,28 @@ def _refuse_dialect(ctx: Context, file: str) -> None:
 
 
 def _import(ctx: Context, file: TextIO) -> int:
-    lines = list(_lines(file))
+    if not file.seekable():
+        from tempfile import TemporaryFile
+
+        # It is gone over several times, and may be larger than memory.
+        with TemporaryFile("w+", encoding="utf-8", newline="") as kept:
+            kept.writelines(_text(file))
+            return _import(ctx, kept)
+    made = False
+    with Progress(ctx, "importing") as progress:
+        export = transfer.Export(_Lines(file), progress.tell)  # before a board is made, which would stay behind empty
+        try:
+            board = ctx.board
+        except NoBoard:
+            # Not `TaskBoard.open`, which would begin a changelog: this board's is in the export.
+            board, made = TaskBoard(store=open_store(ctx.url, create=True)), True
+        try:
+            tasks = transfer.load(board, export, progress.tell)
+        except BaseException:
+            if made:
+                board.close()
+            raise
     try:
-        board, made = ctx.board, False
-    except NoBoard:
-        # Try it on a board in memory first, so that an export that is no good leaves no empty board behind.
-        transfer.load(TaskBoard(), lines)
-        # Not `TaskBoard.open`, which would begin a changelog: this board's is in the export.
-        board, made = TaskBoard(store=open_store(ctx.url, create=True)), True
-    try:
-        tasks = transfer.load(board, lines)
         with board.store.read() as tx:
             events = tx.last_event()
         url = board.url
@@ -225,8 +238,20 @@ def _import(ctx: Context, file: TextIO) -> int:
     return 0
 
 
-def _lines(file: TextIO) -> Iterator[str]:
+class _Lines:
+    """The lines of a file, from its beginning each time."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def __iter__(self) -> Iterator[str]:
+        self._file.seek(0)
+        return _text(self._file)
+
+
+def _text(file: TextIO) -> Iterator[str]:
     try:
-        yield from file
+        for line in file:  # noqa: UP028 - `yield from` closes a file of which not every line was wanted
+            yield line
     except UnicodeDecodeError:
         raise Invalid("the file is not text in UTF-8, so it is no export; nothing was imported") from None

@@ -148,7 +148,9 @@ def _broken(hook: Hook, outcome: Outcome) -> str:
         return f": it ended with exit code {outcome.code}{outcome.last_words()}"
     board = configured.board_of(hook.argv)
     if board is not None:
-        return f"; it looks at the board {board}{outcome.last_words()}"
+        from dibs.stores.postgres.addresses import public
+
+        return f"; it looks at the board {public(board)}{outcome.last_words()}"
     return outcome.last_words()
 
 

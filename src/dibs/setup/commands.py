@@ -63,13 +63,22 @@ def again(
     remove: bool = False,
 ) -> str:
     """The command that sets a client up with these options, for a person to run."""
-    words = ["dibs", *([] if board is None else ["--board", board]), "setup", client]
+    words = ["dibs", *_named(board), "setup", client]
     given = (("--remove", remove), ("--worktrees", worktrees), *((flag, True) for flag in flags), ("--skill", skill))
     return shell_line([*words, *(word for word, is_given in given if is_given)])
 
 
 def prove(board: str | None) -> str:
-    return shell_line(["dibs", *([] if board is None else ["--board", board]), "doctor", "--prove"])
+    return shell_line(["dibs", *_named(board), "doctor", "--prove"])
+
+
+def _named(board: str | None) -> list[str]:
+    """The option that names a board. What somebody wrote into a configuration may hold a password."""
+    if board is None:
+        return []
+    from dibs.stores.postgres.addresses import public
+
+    return ["--board", public(board)]
 
 
 def not_found() -> str | None:

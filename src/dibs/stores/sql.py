@@ -360,20 +360,37 @@ class SqlTx:
         marks: dict[str, int],
         requests: dict[str, tuple[str, float]],
     ) -> None:
+        # Over the rows as they come, which may be more than once: nobody keeps a million of them.
         self.changed = True
-        self._new = list(tasks)
-        self._events = list(events)
-        for task in self._new:
+        number: dict[str, int] = {}
+        edges: list[tuple[str, int]] = []
+        for task in tasks:
             self._tally[_COUNTED[task.status]] += 1
             self._newest[task.id] = 0
-        number = {task.id: task.seq for task in self._new}
-        self._many(q.LINK, [(number[need], task.seq) for task in self._new for need in task.depends_on])
-        self._last = self._events[-1].seq if self._events else 0
-        self.flush()
+            number[task.id] = task.seq
+            edges += [(need, task.seq) for need in task.depends_on]
+        self._many(q.LINK, ((number[need], seq) for need, seq in edges))
+        self._many(q.APPEND, self._changelog(events))
+        self._many(q.INSERT, (insert_row(task, self._newest[task.id]) for task in tasks))
         self._many(q.SAVE_LOCK, map(lock_row, locks))
         self._many(q.POST, ((m.seq, m.time, m.sender, m.to, m.content) for m in messages))
         self._many(q.SET_MARK, marks.items())
         self._many(q.REMEMBER, ((key, answer, time) for key, (answer, time) in requests.items()))
+
+    def _changelog(self, events: Iterable[Event]) -> Iterator[tuple[Any, ...]]:
+        """The rows of a restored changelog; the last carries the tally."""
+        held: tuple[Event, int | None] | None = None
+        for event in events:
+            if held is not None:
+                yield event_row(*held, None)
+            previous = None
+            if event.task_id is not None:
+                previous = self._newest[event.task_id] or None
+                self._newest[event.task_id] = event.seq
+            held = event, previous
+            self._last = event.seq
+        if held is not None:
+            yield event_row(*held, " ".join(map(str, self._tally)))
 
 
 def _filter(name: str, value: str) -> str:

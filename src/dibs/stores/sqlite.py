@@ -98,6 +98,8 @@ def side_files(path: str) -> tuple[str, str]:
 class SqliteStore:
     lease: float | None = None
     quick: Quick | None = None
+    streams = True
+    """Does `restore` go over its rows instead of keeping them?"""
     met_by: tuple[TaskStatus, ...] = (COMPLETED,)
 
     def __init__(

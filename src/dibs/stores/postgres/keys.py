@@ -15,7 +15,7 @@ FRONTS = 2
 """Shared by whoever makes tasks ready; alone by whoever raises a front."""
 
 MOST = 200
-"""A transaction that would hold more paths holds the root instead: the server's table of locks is small."""
+"""So many paths are held one by one in one transaction."""
 
 
 def _key(kind: str, name: str) -> int:
@@ -37,7 +37,5 @@ def path_keys(prefixes: Sequence[str]) -> tuple[list[int], list[bool]]:
             held.setdefault(_key("path", "/".join(parts[:depth])), False)
     for prefix in prefixes:
         held[_key("path", prefix)] = True
-    if len(held) > MOST:
-        held = {_key("path", ""): True}
     keys = sorted(held)
     return keys, [held[key] for key in keys]

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dibs.model import BoardTask, Lock
 from dibs.paths import literal_prefix, prefix_range
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.keys import path_keys
+from dibs.stores.postgres.keys import MOST, path_keys
 from dibs.stores.postgres.trips import Trips
 from dibs.stores.rows import lock_from, lock_row
 
@@ -42,7 +42,7 @@ class PathLocks(Trips):
         where = self._where(patterns)
         if not self._writing:
             return [lock_from(row) for row in self._one(q.LOCKS_NEAR[False], *where)]
-        keys, held = path_keys([literal_prefix(pattern) for pattern in patterns])
+        keys, held = self._keys(patterns)
         _, found, drawn = self._ask(
             (q.HOLD_PATHS, (self._board, keys, held)),
             (q.LOCKS_NEAR[True], (self._board, *where)),
@@ -61,7 +61,19 @@ class PathLocks(Trips):
         held, found, drawn = (answer or [] for answer in kept)
         if held:
             self._numbers = [row[0] for row in drawn]
-        return [lock_from(row) for row in found], bool(held)
+        return [lock_from(row) for row in found], bool(held) or self._has_root
+
+    def _keys(self, patterns: Sequence[str]) -> tuple[list[int], list[bool]]:
+        """What to hold for these patterns. A transaction that would hold very many holds the root instead: the server's
+        table of locks is small, and everybody else's."""
+        if self._has_root:
+            return [], []
+        keys, held = path_keys([literal_prefix(pattern) for pattern in patterns])
+        self._held += len(keys)
+        if self._held > MOST:
+            self._has_root = True
+            keys, held = path_keys([""])
+        return keys, held
 
     def _where(self, patterns: Sequence[str]) -> tuple[Any, ...]:
         """Where to look for locks that could overlap: prefixes, as the index has them and whole; between what the index
@@ -96,7 +108,7 @@ class PathLocks(Trips):
 
     def _near(self, patterns: Sequence[str]) -> list[tuple[tuple[str, Any], Statement]]:
         """What `near(patterns)` asks for: if there are no such locks hold the paths; look; if there are none draw."""
-        keys, held = path_keys([literal_prefix(pattern) for pattern in patterns])
+        keys, held = self._keys(patterns)
         about, where = tuple(patterns), self._where(patterns)
         return [
             (("hold", about), (q.HOLD_PATHS_IF_FREE, (self._board, keys, held, *where))),

@@ -199,11 +199,3 @@ SEQUENCES = """
 CREATE SEQUENCE dibs.event_{board} AS bigint MAXVALUE 1099511627775;
 CREATE SEQUENCE dibs.task_{board} AS bigint MAXVALUE 1099511627775;
 """
-BOARDS = """
-SELECT b.name, b.created_at,
-    (SELECT count(*) FROM dibs.task t WHERE t.board = b.id
-        AND t.status IN ('pending', 'in_progress', 'review')),
-    (SELECT max(seq) FROM dibs.task t WHERE t.board = b.id),
-    (SELECT e.time FROM dibs.event e WHERE e.board = b.id ORDER BY e.seq DESC LIMIT 1)
-FROM dibs.board b ORDER BY b.name
-"""

@@ -51,6 +51,8 @@ LOOK_FOR = 5.0
 class PostgresStore:
     lease: float | None = None
     met_by: tuple[TaskStatus, ...] = (COMPLETED,)
+    streams = True
+    """Does `restore` go over its rows instead of keeping them?"""
 
     def __init__(self, url: str, *, create: bool = False, clock: Clock | None = None, place: str | None = None) -> None:
         address = parse(url)

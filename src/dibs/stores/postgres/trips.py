@@ -54,7 +54,11 @@ class Trips:
         """The newest event of this transaction: by it, it is known again."""
         self._now = 0.0
         self._numbers: list[int] = []
+        self._draws = 0
         self._foreseen: dict[tuple[str, Any], list[Row]] = {}
+        self._held = 0
+        self._has_root = False
+        """Are all paths held, because they were too many?"""
         self._moved = False
         """Has a task been changed since things were foreseen?"""
         self._relocked: dict[tuple[str, int], Lock | None] = {}
@@ -156,9 +160,13 @@ class Trips:
         return self._numbers[0]
 
     def _draw(self, count: int) -> None:
-        wanted: list[Statement] = [(q.DRAW, self._store.numbers)]
-        if count > 1:
-            wanted.append((q.DRAW_MORE, (self._store.events, count - 1)))
+        """More numbers. The first draw tells readers, by a lock, and what is drawn later is larger; so the rest need
+        none, of which the server has few. Whoever comes again and again gets more each time."""
+        self._draws += 1
+        count = max(count, min(1 << self._draws >> 2, 256))
+        wanted: list[Statement] = [] if self._draws > 1 else [(q.DRAW, self._store.numbers)]
+        if count > len(wanted):
+            wanted.append((q.DRAW_MORE, (self._store.events, count - len(wanted))))
         self._numbers += [row[0] for answer in self._ask(*wanted, flush=False) for row in answer]
 
     def append(self, events: Sequence[Event]) -> None:

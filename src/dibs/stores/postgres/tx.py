@@ -339,7 +339,8 @@ class PostgresTx(PathLocks):
         after = -1
         while rows := self._one(q.ALL_TASKS, after, _PAGE):
             after = rows[-1][0]
-            yield from self._take(rows)
+            for row in rows:
+                yield task_from(row)
 
     # -- filling
 
@@ -356,4 +357,4 @@ class PostgresTx(PathLocks):
 
         self.changed = True
         self._ask((q.SHARE, (self._board, FRONTS)))
-        fill(self._link, self._store, list(tasks), locks, messages, list(events), marks, requests)
+        fill(self._link, self._store, tasks, locks, messages, events, marks, requests)

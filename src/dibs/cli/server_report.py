@@ -1,0 +1,95 @@
+"""What `dibs doctor` tells of a board in a PostgreSQL database: the server, the schema, how far away it is.
+
+Asks, and changes nothing. What the changelog says is compared as for every board of dibs' own.
+"""
+
+from __future__ import annotations
+
+import time
+
+from dibs.stores.postgres.schema import MIGRATIONS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from dibs.cli.doctor import Report
+    from dibs.stores.postgres.store import PostgresStore
+
+TRIPS = 5
+SLOW = 0.25
+"""Seconds for a trip, from which on working becomes a nuisance: a verb takes one to four."""
+
+ABOUT = """
+SELECT current_setting('server_version'), current_setting('server_encoding'), current_database(), current_user,
+    pg_is_in_recovery(), current_setting('fsync'), current_setting('synchronous_commit'),
+    (SELECT max(number) FROM dibs.version)
+"""
+RIGHTS = """
+SELECT t, r FROM (VALUES
+    ('board', 'SELECT'), ('task', 'SELECT'), ('task', 'INSERT'), ('task', 'UPDATE'), ('event', 'SELECT'),
+    ('event', 'INSERT'), ('dependency', 'INSERT'), ('dependency', 'DELETE'), ('lock', 'INSERT'), ('lock', 'DELETE'),
+    ('message', 'INSERT'), ('reader', 'INSERT'), ('reader', 'UPDATE'), ('request', 'INSERT'), ('request', 'DELETE')
+) AS wanted (t, r) WHERE NOT has_table_privilege('dibs.' || t, r)
+"""
+
+
+def look(report: Report, store: PostgresStore) -> None:
+    import psycopg
+
+    report.facts["versions"]["psycopg"] = psycopg.__version__
+    about, lacking = store.ask((ABOUT, ()), (RIGHTS, ()))
+    version, encoding, database, user, standby, fsync, commits, schema = about[0]
+    trip = min(_trip(store) for _ in range(TRIPS))
+    report.facts["server"] = {
+        "version": version,
+        "database": database,
+        "user": user,
+        "board": store.name,
+        "schema": schema,
+        "newest_schema": len(MIGRATIONS),
+        "encoding": encoding,
+        "round_trip_ms": round(trip * 1000, 3),
+        "standby": standby,
+        "fsync": fsync,
+        "synchronous_commit": commits,
+    }
+    if standby:
+        report.find(
+            "read_only",
+            "this server is a read-only standby",
+            "name the primary; with several hosts in the address add: target_session_attrs=read-write",
+        )
+    if lacking:
+        named = ", ".join(f"{right} on dibs.{table}" for table, right in lacking[:3])
+        more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
+        report.find(
+            "not_allowed",
+            f"the database user {user} lacks rights: {named}{more}",
+            "its owner grants what workers need: see docs/many-machines.md, 'Roles'",
+        )
+    if trip > SLOW:
+        report.find(
+            "far_away",
+            f"a trip to the server and back takes {trip * 1000:.0f} ms",
+            "every verb takes one to four trips: work nearer to the server, or look at the network",
+        )
+
+
+def _trip(store: PostgresStore) -> float:
+    begun = time.perf_counter()
+    store.ask(("SELECT 1", ()))
+    return time.perf_counter() - begun
+
+
+def rows(server: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    role = " (a standby)" if server["standby"] else ""
+    about = f"PostgreSQL {server['version']}{role}, database {server['database']}, user {server['user']}"
+    yield "server", f"{about}, {server['round_trip_ms']:.1f} ms away"
+    durable = "what is committed survives a crash of the server"
+    if server["fsync"] != "on":
+        durable = "what is committed may be lost when the server loses power (fsync is off)"
+    elif server["synchronous_commit"] == "off":
+        durable = "the last moments may be lost when the server crashes (synchronous_commit is off)"
+    yield "schema", f"{server['schema']} of {server['newest_schema']}, board {server['board']}; {durable}"

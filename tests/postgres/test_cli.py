@@ -1,0 +1,352 @@
+"""The command line on a PostgreSQL board: every command takes its address, none shows its password, errors say what to
+do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dibs import TaskBoard
+from dibs.errors import Invalid
+from dibs.stores.postgres import addresses
+from tests.cli.shell import PATIENCE, Shell, environment
+from tests.postgres.server import Server
+from tests.structure.test_imports import modules_of
+
+SECRET = "open-sesame"
+SOON = 12.0
+"""Seconds in which every error is told."""
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    """A folder that is no repository, and no board in it."""
+    return Shell(tmp_path)
+
+
+def with_password(url: str) -> str:
+    return url.replace("//dibs@", f"//dibs:{SECRET}@")
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    """The address of a new board, in a database of its own, with a password (which the server does not ask for)."""
+    made = with_password(server.new_database() + "?board=web")
+    TaskBoard.open(made, create=True, worker="maker").close()
+    return made
+
+
+def refused(shell: Shell, *words: str, board: str | None = None) -> dict[str, Any]:
+    """The error of a command that fails, the same with and without --json, soon, and without the password."""
+    environ: dict[str, Any] = {} if board is None else {"DIBS_BOARD": board}
+    begun = time.monotonic()
+    told = shell(*words, "--json", **environ)
+    assert time.monotonic() - begun < SOON
+    assert told.code == 1, told
+    error: dict[str, Any] = told.error
+    plain = shell(*words, **environ)
+    assert plain.code == 1, plain
+    assert plain.out == ""
+    assert error["hint"]
+    assert plain.err.startswith(f"dibs: {error['message']}")
+    assert "Traceback" not in plain.err
+    assert SECRET not in plain.err + told.err
+    return error
+
+
+# -- the address
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("postgres://ann:pw@db/work", "postgresql://ann@db/work"),
+        ("postgresql://ann@db:99/work?board=main", "postgresql://ann@db:99/work"),
+        ("postgresql://ann:p%40w@[::1]/work?board=a+b", "postgresql://ann@[::1]/work?board=a%2Bb"),
+        ("postgresql://ann:p#w?x@db/work", "postgresql://ann@db/work"),
+        (
+            "postgresql:///work?host=/tmp&password=pw&board=%C3%A4",
+            "postgresql:///work?host=/tmp&board=%C3%A4",
+        ),
+        ("postgresql://a,b:1,c/work?target_session_attrs=any", "postgresql://a,b:1,c/work?target_session_attrs=any"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(given: str, shown: str) -> None:
+    assert addresses.shown(given) == shown
+    assert addresses.parse(given).shown == shown
+    assert addresses.shown(shown) == shown
+    assert addresses.has_password(given) is ("pw" in given or "p%40w" in given or "p#w" in given)
+
+
+def test_what_is_a_password_is_left_to_libpq() -> None:
+    from psycopg.conninfo import conninfo_to_dict
+
+    for written, meant in (("a+b", "a+b"), ("a%40%2F%25b", "a@/%b"), ("a#?b", "a#?b")):
+        assert conninfo_to_dict(addresses.parse(f"postgresql://u:{written}@h/d").conninfo)["password"] == meant
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        f"postgresql://ann:{SECRET}@{SECRET}@db/work",
+        f"postgresql://ann:{SECRET}/{SECRET}@db/work",
+        f"postgresql://ann:%zz{SECRET}@db/work",
+        f"postgresql://ann:{SECRET}@db/work?board",
+        f"postgresql://ann:{SECRET}@db/work?board=",
+        f"postgresql://ann:{SECRET}@db/work?board=a&board=b",
+        f"postgresql://ann:{SECRET}@db/work?no_such_option=1",
+        f"postgresql:ann:{SECRET}@db",
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_a_word_of_its_password(given: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        addresses.parse(given)
+    assert SECRET not in str(caught.value)
+    assert SECRET not in addresses.public(given)
+
+
+# -- every command
+
+
+def test_a_day_of_work_by_the_command_line(shell: Shell, server: Server, tmp_path: Path) -> None:
+    url = with_password(server.new_database() + "?board=web")
+    environ: dict[str, Any] = {"DIBS_BOARD": url}
+    said = [shell.ok("init", "--board", url)]
+    assert "PGPASSWORD" in said[0].out
+    assert shell.ok("init", "--json", **environ).json["created"] is False
+
+    def run(*words: str) -> str:
+        said.append(shell.ok(*words, **environ))
+        return said[-1].out
+
+    first = json.loads(run("add", "Write the page", "--path", "src/**", "--json"))["id"]
+    run("add", "Test the page", "--needs", first, "--id", "second")
+    run("claim")
+    run("tell", "worker-2", "hello")
+    run("inbox")
+    run("lock", "README.md")
+    run("locks")
+    run("done", first, "done")
+    assert json.loads(run("claim", "--json"))["id"] == "second"
+    run("list")
+    run("show", "second")
+    run("ready")
+    run("log")
+    run("prime")
+    run("recover")
+    run("completion", "ids")
+    run("release", "second")
+    run("export", "board.jsonl")
+    doctor = json.loads(run("doctor", "--json"))
+    assert doctor["ok"] is True
+    assert doctor["changelog"]["agrees"] is True
+    assert doctor["server"]["board"] == "web"
+    assert doctor["server"]["schema"] == doctor["server"]["newest_schema"]
+    assert doctor["server"]["round_trip_ms"] > 0
+    assert "PostgreSQL" in run("doctor")
+    assert SECRET not in "".join(each.out + each.err for each in said) + (tmp_path / "board.jsonl").read_text()
+
+
+def test_what_dibs_runs_reaches_the_board_as_we_do(shell: Shell, url: str) -> None:
+    shell.ok("--board", url, "add", "a task")
+    program = "import os, sys; sys.stdout.write(os.environ['DIBS_BOARD'])"
+    ran = shell.ok("--board", url, "run", "--", sys.executable, "-c", program)
+    assert ran.out == url
+    assert SECRET not in ran.err
+
+
+def test_no_row_of_the_board_holds_the_password(shell: Shell, url: str, tmp_path: Path) -> None:
+    """Copies tell where they came from."""
+    shell.ok("--board", url, "add", "a task")
+    shell.ok("copy", url, f"taskboard:{tmp_path}/state")
+    other = url.replace("board=web", "board=back")
+    shell.ok("copy", f"taskboard:{tmp_path}/state", other)
+    shell.ok("copy", other, f"sqlite:{tmp_path}/last.db")
+    with TaskBoard.open(f"sqlite:{tmp_path}/last.db") as board:
+        log = [(event.action, event.details, event.data) for event in board.changelog()]
+    assert any(action == "copied_board" for action, _, _ in log)
+    assert SECRET not in str(log)
+    assert all(SECRET.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+# -- boards
+
+
+def test_the_boards_of_a_database_are_listed(shell: Shell, url: str) -> None:
+    shell.ok("--board", url, "add", "a task")
+    shell.ok("--board", url, "add", "another", "--id", "second")
+    shell.ok("--board", url, "claim", "second")
+    shell.ok("--board", url, "done", "second", "ok")
+    shell.ok("init", "--board", url.replace("board=web", "board=api"))
+    listed = shell.ok("boards", url, "--json")
+    assert SECRET not in listed.out
+    document = listed.json
+    assert (document["total"], document["more"]) == (2, False)
+    api, web = document["boards"]
+    assert (api["name"], api["open"], api["tasks"]) == ("api", 0, 0)
+    assert (web["name"], web["open"], web["tasks"]) == ("web", 1, 2)
+    assert web["created_at"] <= web["changed_at"]
+    assert shell.ok("list", "--json", DIBS_BOARD=web["board"]).json["total"] == 1
+    text = shell.ok("boards", DIBS_BOARD=url.replace("board=web", "board=nowhere")).out
+    assert [line.split()[:3] for line in text.splitlines()] == [
+        ["BOARD", "OPEN", "TASKS"],
+        ["api", "0", "0"],
+        ["web", "1", "2"],
+        ["2", "boards"],
+    ]
+
+
+def test_a_database_without_boards_has_none(shell: Shell, server: Server) -> None:
+    empty = server.new_database()
+    assert shell.ok("boards", empty, "--json").json == {"boards": [], "total": 0, "more": False}
+    assert "dibs init --board" in shell.ok("--board", empty, "boards").out
+
+
+def test_only_a_database_has_boards_to_list(shell: Shell) -> None:
+    assert "dibs boards postgresql://" in refused(shell, "boards")["hint"]
+    assert "sqlite:x.db" in refused(shell, "boards", board="sqlite:x.db")["message"]
+    assert shell("--board", "a", "boards", "b").code == 2
+
+
+# -- errors
+
+
+def blocked(*modules: str) -> list[str]:
+    """dibs in an interpreter that has not these packages."""
+    program = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {modules!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+from dibs.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+    return [sys.executable, "-c", program]
+
+
+@pytest.mark.parametrize("words", [("list",), ("boards",), ("init",), ("doctor",), ("copy", ".", "URL")])
+def test_without_the_driver_it_says_what_to_install(tmp_path: Path, words: tuple[str, ...]) -> None:
+    TaskBoard.open(f"sqlite:{tmp_path}/.dibs/board.db", create=True).close()
+    url = f"postgresql://ann:{SECRET}@127.0.0.1:1/work"
+    done = subprocess.run(
+        [*blocked("psycopg"), *(url if word == "URL" else word for word in words)],
+        env=environment() if words[0] == "copy" else environment(DIBS_BOARD=url),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 1
+    said = done.stdout + done.stderr
+    assert "psycopg" in said
+    assert "pip install 'dibs[postgres]'" in said
+    assert SECRET not in said
+
+
+def test_a_server_that_is_down(shell: Shell) -> None:
+    error = refused(shell, "--board", f"postgresql://ann:{SECRET}@127.0.0.1:1/work", "claim")
+    assert error["code"] == "board_unusable"
+    assert "cannot connect to postgresql://ann@127.0.0.1:1/work" in error["message"]
+
+
+def test_a_wrong_password(shell: Shell, own_server: Server) -> None:
+    url = own_server.new_database()
+    ((file,),) = own_server.execute("SHOW hba_file")
+    rules = "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256"
+    lines = ", ".join(f"('{line}')" for line in rules.split("\n"))
+    own_server.execute(f"ALTER ROLE dibs PASSWORD '{SECRET}'")
+    own_server.execute(f"COPY (VALUES {lines}) TO '{file}'")
+    own_server.execute("SELECT pg_reload_conf()")
+    shell.ok("init", "--board", with_password(url))
+    wrong = with_password(url).replace(SECRET, SECRET + "-not")
+    error = refused(shell, "--board", wrong, "list")
+    assert "password authentication failed" in error["message"]
+    assert "PGPASSWORD" in error["hint"]
+    assert refused(shell, "--board", url, "list")["code"] == "board_unusable"
+    assert shell.ok("--board", url, "list", PGPASSWORD=SECRET).code == 0
+
+
+def test_a_wrong_database(shell: Shell, server: Server) -> None:
+    error = refused(shell, "--board", with_password(server.url("no-such-database")), "list")
+    assert 'database "no-such-database" does not exist' in error["message"]
+
+
+def test_a_database_without_boards(shell: Shell, server: Server) -> None:
+    error = refused(shell, "--board", with_password(server.new_database()), "list")
+    assert error["code"] == "no_board"
+    assert "dibs init --board" in error["hint"]
+
+
+def test_a_misspelt_board(shell: Shell, url: str) -> None:
+    misspelt = url.replace("board=web", "board=wbe")
+    for words in (("--board", misspelt, "claim"), ("copy", misspelt, "sqlite:new.db")):
+        error = refused(shell, *words)
+        assert error["code"] == "no_board"
+        assert "did you mean web?" in error["hint"]
+        assert "dibs boards" in error["hint"]
+    doctor = shell("doctor", "--json", DIBS_BOARD=misspelt)
+    assert doctor.code == 1
+    assert SECRET not in doctor.out
+    assert doctor.json["findings"][0]["code"] == "no_board"
+
+
+def test_a_database_of_another_encoding(shell: Shell, server: Server) -> None:
+    name = f"latin{os.urandom(6).hex()}"
+    server.execute(
+        f"CREATE DATABASE {name} OWNER dibs ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+    )
+    error = refused(shell, "--board", with_password(server.url(name)), "init")
+    assert "LATIN1" in error["message"]
+    assert "ENCODING 'UTF8'" in error["hint"]
+
+
+def test_a_schema_of_a_newer_dibs(shell: Shell, url: str, server: Server) -> None:
+    shell.ok("--board", url, "list")
+    database = url.rpartition("/")[2].partition("?")[0]
+    server.execute("INSERT INTO dibs.version (number) VALUES (999)", database)
+    for words in (("list",), ("init",), ("boards",)):
+        error = refused(shell, "--board", url, *words)
+        assert "newer dibs" in error["message"]
+        assert "upgrade" in error["hint"]
+
+
+def test_a_database_user_who_may_only_look(shell: Shell, url: str, server: Server) -> None:
+    database = url.rpartition("/")[2].partition("?")[0]
+    role = f"looker{os.urandom(6).hex()}"
+    server.execute(f"CREATE ROLE {role} LOGIN")
+    try:
+        server.execute(f"GRANT USAGE ON SCHEMA dibs TO {role}", database)
+        server.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA dibs TO {role}", database)
+        looking = url.replace("//dibs:", f"//{role}:")
+        doctor = shell("--board", looking, "doctor", "--json")
+        assert doctor.code == 1
+        assert [finding["code"] for finding in doctor.json["findings"]] == ["not_allowed"]
+        assert refused(shell, "--board", looking, "add", "a task")["code"] == "not_allowed"
+        assert refused(shell, "--board", looking.replace("board=web", "board=new"), "init")["code"] == "not_allowed"
+    finally:
+        server.execute(f"DROP OWNED BY {role}", database)
+        server.execute(f"DROP ROLE {role}")
+
+
+# -- what is loaded
+
+
+def test_only_a_postgresql_board_loads_the_driver(tmp_path: Path, url: str) -> None:
+    local = f"sqlite:{tmp_path}/board.db"
+    TaskBoard.open(local, create=True).close()
+    environ = {"DIBS_AGENT": "w", "DIBS_SESSION": "s"}
+    assert "psycopg" in modules_of("-m", "dibs", "list", env={**environ, "DIBS_BOARD": url})
+    for words in (("list",), ("add", "a task"), ("claim",), ("export",), ("copy", local, f"sqlite:{tmp_path}/2.db")):
+        env = {**environ, **({} if words[0] == "copy" else {"DIBS_BOARD": local})}
+        loaded = modules_of("-m", "dibs", *words, env=env)
+        assert not {name for name in loaded if name.startswith(("psycopg", "dibs.stores.postgres.store"))}, words
