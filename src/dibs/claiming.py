@@ -10,6 +10,7 @@ from dibs.errors import Busy, Invalid, NotClaimable, NotHolder, WrongStatus
 from dibs.jsontext import dumps, loads
 from dibs.leases import SWEEP, Leases
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
+from dibs.store import Collision
 from dibs.times import FOREVER
 from dibs.worker import is_alive, is_dead
 
@@ -136,7 +137,7 @@ class Claiming(Leases):
         name, kind = (caller.name, caller.kind) if caller else (None, None)
         done = quick.complete(task_id, name, kind, token, result)
         if done is not None:
-            self._tokens.pop(task_id, None)
+            self._forget(done)
         return done
 
     def _unraced(self, attempt: Callable[[], T]) -> T:
@@ -158,6 +159,11 @@ class Claiming(Leases):
         if task.token is not None:
             self._tokens[task.id] = task.token
 
+    def _forget(self, task: BoardTask) -> None:
+        """A claim was ended by its own verb, and that is committed."""
+        if self._tokens.get(task.id) == task.token:
+            del self._tokens[task.id]
+
     def _claim(
         self, tx: Tx, who: Worker, task_id: str | None, n: int, lease: float | None, request_key: str | None
     ) -> list[BoardTask]:
@@ -170,7 +176,7 @@ class Claiming(Leases):
         )
         if key is not None and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer), [task_id, n])
-        self._sweep(tx)
+        reaped = self._sweep(tx)
         if task_id is not None:
             found = self._named(tx, who, task_id)
             if found.status is IN_PROGRESS:  # the same session asks again for what it holds
@@ -178,7 +184,8 @@ class Claiming(Leases):
                 return [self._get(tx, task_id)]
             taken = [self._take(tx, found, who, lease)]
         else:
-            taken = [self._take(tx, task, who, lease) for task in self._available(tx, who, n, claiming=True)]
+            free = self._available(tx, who, n, claiming=True, reaped=reaped)
+            taken = [self._take(tx, task, who, lease) for task in free]
         if key is not None and taken:
             tx.remember(key, dumps([[task_id, n], [[task.id, task.token] for task in taken]]))
         self._keep_alive(tx, who)  # last: a refused claim must not count as a renewal
@@ -234,26 +241,33 @@ class Claiming(Leases):
             return []
         return holds.conflicts(task.paths, False, tx.locks(task.paths), who, tx.now)
 
-    def _available(self, tx: Tx, who: Worker, n: int, claiming: bool) -> Iterator[BoardTask]:
+    def _available(self, tx: Tx, who: Worker, n: int, claiming: bool, reaped: bool = False) -> Iterator[BoardTask]:
         """Up to `n` tasks that `who` could claim now, best first. When claiming, each is to be taken before the next
-        is asked for."""
+        is asked for. `reaped`: has this transaction looked for the dead already?"""
         reserved = rules.reserved_for(who.kind)
         given = 0
+        contested = False
         for again in (False, True):
             after: BoardTask | None = None
             held: list[list[str]] = []
+            seen: set[str] = set()
             locks: holds.Near | None = None
             size = n
             while given < n and (batch := tx.ready(reserved, size, after, held)):
                 after = batch[-1]
                 for task in batch:
+                    seen.add(task.id)
                     if rules.is_anothers(task, who):
                         continue
                     if task.paths:
                         near, certain = tx.near(task.paths) if locks is None else (locks.to(task.paths), False)
                         taken = bool(holds.conflicts(task.paths, False, near, who, tx.now))
-                        if not taken and claiming and not certain:  # that was a look
-                            taken = bool(self._path_conflicts(tx, task, who))
+                        if not taken and claiming and certain is False:  # that was a look
+                            near, certain = tx.near(task.paths, surely=True)
+                            taken = bool(holds.conflicts(task.paths, False, near, who, tx.now))
+                        if not taken and claiming and certain is None:
+                            contested = True
+                            continue
                         if taken:
                             locks = locks or holds.Near(tx.locks())  # more may be in the way: fetch them once
                             if len(held) < 16 and task.paths not in held:
@@ -266,9 +280,28 @@ class Claiming(Leases):
                 if len(batch) < size:
                     break
                 size = 256  # something was in the way: look at more at once
+            if claiming and not given and (contested or (seen and self._are_at_more(tx, who, reserved, seen, held))):
+                # Waiting for them while holding what we looked at would be waiting for each other. Begin anew.
+                raise Collision("others are at every task that is left", hint="try again in a moment")
             # Nothing, or not enough: perhaps holders have died in the last second.
-            if again or not claiming or self._reaped >= tx.now or not self._reap(tx):
+            if again or not claiming or reaped or not self._reap(tx):
                 return
+
+    def _are_at_more(
+        self, tx: Tx, who: Worker, reserved: Sequence[str], seen: set[str], held: Sequence[list[str]]
+    ) -> bool:
+        """Are others at tasks that could be had if they leave them? Then it cannot be said that there is nothing."""
+        if not tx.passes_over:
+            return False
+        more = [
+            task
+            for task in tx.ready(reserved, 256, None, held, look=True)
+            if task.id not in seen and not rules.is_anothers(task, who)
+        ]
+        if not more:
+            return False
+        locks = holds.Near(tx.locks())
+        return any(not holds.conflicts(t.paths, False, locks.to(t.paths), who, tx.now) for t in more)
 
     # -- ending a claim
 
@@ -295,6 +328,8 @@ class Claiming(Leases):
             who = caller or task.holder or self._actor()
             self._end(tx, task, change(tx, task, who))
             self._keep_alive(tx, who)
+        # Not before the commit, and only by the claim's own verb: the token is what a late writer is known by.
+        self._forget(task)
         return task
 
     def complete(
@@ -332,6 +367,7 @@ class Claiming(Leases):
 
         now, taken = self._unraced(lambda: once(self))
         task._adopt(now)
+        self._forget(task)
         for other in taken:
             self._hand_out(other)
         return taken[0] if taken else None
@@ -374,8 +410,9 @@ class Claiming(Leases):
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
+            locks = self._locks_of(tx, task)
             rules.require_claim(task, caller, token, tx.now, "renew")
-            self._renew(tx, task, lease)
+            self._renew(tx, task, locks, lease)
             if task.holder is not None:
                 self._keep_alive(tx, task.holder)
         return task

@@ -147,6 +147,7 @@ class Deciding(Leases):
         with self._store.write() as tx:
             task = self._get(tx, task_id)
             who = caller or task.holder or self._actor()
+            locks = self._locks_of(tx, task) if task.status is IN_PROGRESS else []
             if verb != "add" or task.status is IN_PROGRESS:
                 rules.require_claim(task, caller, token, tx.now, _STEP_VERBS[verb])
             if rules.step_is(task, verb, step_id):
@@ -157,7 +158,7 @@ class Deciding(Leases):
                 event = rules.step_change(task, who, verb, step_id, text, tx.now)
             tx.append([event])
             if task.status is IN_PROGRESS:
-                self._renew(tx, task)
+                self._renew(tx, task, locks)
             else:
                 tx.save([task])
             self._keep_alive(tx, who)

@@ -38,13 +38,15 @@ KEEP = 0.67
 
 
 class Leases(Core):
-    def _sweep(self, tx: Tx) -> None:
-        """Give back what has expired, and, now and then, what dead processes held."""
+    def _sweep(self, tx: Tx) -> bool:
+        """Give back what has expired, and, now and then, what dead processes held; was it looked for those?"""
         due = tx.due(SWEEP)
         if due:
             self._give_back(tx, due, "its lease ran out")
-        if self._is_reaping_due(tx.now):
-            self._reap(tx)
+        if not self._is_reaping_due(tx.now):
+            return False
+        self._reap(tx)
+        return True
 
     def _is_reaping_due(self, now: float) -> bool:
         return now - self._reaped >= REAP_EVERY or now < self._reaped - REAP_EVERY * 60
@@ -114,7 +116,6 @@ class Leases(Core):
                 other.unmet -= 1
             if waiting:
                 tx.save(waiting)
-        self._tokens.pop(task.id, None)
 
     def _keep_alive(self, tx: Tx, who: Worker) -> None:
         """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease."""
@@ -127,18 +128,24 @@ class Leases(Core):
         for lease in [task.lease for task in tasks] + [lock.lease for lock in locks]:
             self._look_again(who, lease or 60.0)
         ids = [task.id for task in tasks if (task.lease_expires_at or 0) - tx.now < FRESH * (task.lease or 0)]
+        found = tx.get(ids) if ids else {}
+        stale = self._still(tx, [
+            lock
+            for lock in locks
+            if lock.task_id in found or (lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease)
+        ])  # fmt: skip
+        # Only now is it certain what is held: with the tasks' rows, their locks, and the time at which we have both.
         old = [
-            t
-            for t in (tx.get(ids) if ids else {}).values()
-            if t.status is IN_PROGRESS and _is_held(t.holder, who, t.lease_expires_at, tx.now)
+            task
+            for task in found.values()
+            if task.status is IN_PROGRESS and _is_held(task.holder, who, task.lease_expires_at, tx.now)
         ]
         renewed = {task.id for task in old}
         stale = [
             lock
-            for lock in locks
-            if lock.task_id in renewed or (lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease)
+            for lock in stale
+            if _is_held(lock.holder, who, lock.expires_at, tx.now) and (lock.task_id is None or lock.task_id in renewed)
         ]
-        stale = [lock for lock in self._still(tx, stale) if _is_held(lock.holder, who, lock.expires_at, tx.now)]
         loose = [lock for lock in stale if lock.task_id is None]
         events = [rules.renew(task, tx.now, None) for task in old]
         holds.renew(stale, tx.now)
@@ -208,12 +215,16 @@ class Leases(Core):
         looked, often = self._renewed.get(key, (float("-inf"), 60.0))
         self._renewed[key] = (looked, min(often, lease / 20))
 
-    def _renew(self, tx: Tx, task: BoardTask, lease: float | None = None) -> None:
+    def _locks_of(self, tx: Tx, task: BoardTask) -> list[Lock]:
+        """The locks that came with a claim which is to go on: nobody takes them for run out from now on."""
+        return [lock for lock in tx.locks(task.paths) if lock.task_id == task.id] if task.paths else []
+
+    def _renew(self, tx: Tx, task: BoardTask, locks: list[Lock], lease: float | None = None) -> None:
+        """Start a lease anew. The caller has looked at the claim after it fetched the locks."""
         event = rules.renew(task, tx.now, lease)
         if task.holder is not None:
             self._look_again(task.holder, task.lease or 60.0)
-        if task.paths:
-            locks = tx.own_locks(task)
+        if locks:
             holds.renew(locks, tx.now, task.lease)
             tx.save_locks(locks)
         tx.save([task])

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
         @property
         def now(self) -> float:
-            """The board's time, constant within the transaction. A jump of the wall clock moves leases with it."""
+            """The board's time. It stands still within the transaction, unless that has to wait for others: then it is
+            the time at which it has what it waited for. A jump of the wall clock moves leases with it."""
 
         def foresee(
             self,
@@ -63,13 +64,23 @@ if TYPE_CHECKING:
         def again(self, task: BoardTask) -> BoardTask | None:
             """The present state of a task that an earlier transaction handed out."""
 
+        passes_over: bool
+        """Does `ready` leave out tasks that another transaction is at, unless it finds no other?"""
+
         def ready(
-            self, reserved: Sequence[str], limit: int, after: BoardTask | None, held: Sequence[list[str]]
+            self,
+            reserved: Sequence[str],
+            limit: int,
+            after: BoardTask | None,
+            held: Sequence[list[str]],
+            *,
+            look: bool = False,
         ) -> list[BoardTask]:
             """Pending tasks with nothing unmet and no open blocker, best first (priority, then age).
 
             Only those reserved for one of `reserved`, only those behind `after` in that order, and none whose
-            `paths` equal one of `held` (path lists that the caller has already found to be held).
+            `paths` equal one of `held` (path lists that the caller has already found to be held). `look`: only to
+            look, but also at what others are at.
             """
 
         def due(self, limit: int) -> list[BoardTask]:
@@ -107,9 +118,10 @@ if TYPE_CHECKING:
             """At least those locks that could overlap one of the patterns; or, as a look, all, or a worker name's.
             Expired ones included."""
 
-        def near(self, patterns: Sequence[str]) -> tuple[list[Lock], bool]:
-            """The same locks, and whether they are handed out as by `locks(patterns)`. A store may leave them a look if
-            there are some: mostly they are in the way, and then there is nothing to keep others from."""
+        def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
+            """The same locks, without waiting, and whether they are handed out as by `locks(patterns)`; None: another
+            transaction is deciding about these paths. Unless `surely`, they may be a look (False) if there are some:
+            mostly they are in the way then, and there is nothing to keep others from."""
 
         def own_locks(self, task: BoardTask) -> list[Lock]:
             """The locks that came with the claim of a task, which this transaction was handed."""

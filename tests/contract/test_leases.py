@@ -99,6 +99,18 @@ def test_a_named_claim_is_taken_over_however_many_have_expired(board: TaskBoard,
     assert (task.assigned_to, task.status) == ("ben", TaskStatus.IN_PROGRESS)
 
 
+def test_who_swept_its_own_claim_cannot_end_the_next_ones(board: TaskBoard, other: TaskBoard, clock: HandClock) -> None:
+    board.add("x", id="t1")
+    board.add("y", id="t2")
+    assert take(board, ANN, lease=100).id == "t1"
+    clock.advance(101)
+    board.claim(ANN, "t2")  # gives t1 back on the way
+    assert other.claim(BEN, "t1") is not None
+    with pytest.raises(LeaseLost):
+        board.complete("t1", "too late")
+    assert board.get("t1").assigned_to == "ben"
+
+
 def test_recover_gives_back_what_has_expired(board: TaskBoard, clock: HandClock) -> None:
     board.add_many([{"description": str(i), "id": f"t{i}"} for i in range(3)])
     take(board, ANN, lease=100)

@@ -126,15 +126,23 @@ def parties(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
     with psycopg.connect(server.admin_url(), autocommit=True) as watch:
         both = Party(server, board, watch), Party(server, board, watch)
         by_name = {party.name: party for party in both}
-        trip = Link.trip
+        trip, commit = Link.trip, Link.commit
 
-        def stopping(self: Link, statements: Any) -> Any:
-            party = by_name.get(self.connection.info.get_parameters().get("application_name", ""))
+        def stop(link: Link, statements: Any) -> None:
+            party = by_name.get(link.connection.info.get_parameters().get("application_name", ""))
             if party is not None:
                 party.pause.step(statements)
+
+        def stopping(self: Link, statements: Any) -> Any:
+            stop(self, statements)
             return trip(self, statements)
 
+        def committing(self: Link, statements: Any, told: Any) -> None:
+            stop(self, [*statements, ("COMMIT", ())])
+            commit(self, statements, told)
+
         monkeypatch.setattr(Link, "trip", stopping)
+        monkeypatch.setattr(Link, "commit", committing)
         try:
             yield both
         finally:

@@ -169,7 +169,8 @@ def test_ready_tasks_are_found_by_the_index_of_their_lane(
 ) -> None:
     if (lane, only_any, writing) == ("open", False, False):
         plans.board.ready(ANN)
-    statement = q.ready(lane, only_any, writing, writing and (lane, only_any) == ("open", False))
+    way = "no" if not writing else "some" if (lane, only_any) == ("open", False) else "free"
+    statement = q.ready(lane, only_any, way)
     # A look may sort what it finds where it expects little; a claim would lock all of that.
     plans.check(statement, f"task_ready_{lane}", bound="rank", sorts=not writing)
     plans.check(statement, f"task_ready_{lane}", bound="seq", sorts=not writing)

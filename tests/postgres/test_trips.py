@@ -469,7 +469,13 @@ def test_the_common_claim_and_completion_take_one(desk: Desk, prepare: Callable[
 def test_what_is_counted_is_what_the_store_calls_a_trip(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two counts of the same calls: on the wire, and where the store makes them."""
     made: list[int] = []
-    trip = Link.trip
+    trip, commit = Link.trip, Link.commit
+
+    def committed(self: Link, statements: Any, told: Any) -> None:
+        made.append(len(statements))
+        commit(self, statements, told)
+
+    monkeypatch.setattr(Link, "commit", committed)
 
     def counted(self: Link, statements: Any) -> Any:
         made.append(len(statements))

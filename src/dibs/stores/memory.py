@@ -126,6 +126,8 @@ class Tables:
 class MemoryTx:
     """See `dibs.store.Tx`."""
 
+    passes_over = False
+
     def __init__(self, tables: Tables, now: float) -> None:
         self.now = now
         self.changed = False
@@ -156,7 +158,13 @@ class MemoryTx:
         return self.get([task.id]).get(task.id)
 
     def ready(
-        self, reserved: Sequence[str], limit: int, after: BoardTask | None, held: Sequence[list[str]]
+        self,
+        reserved: Sequence[str],
+        limit: int,
+        after: BoardTask | None,
+        held: Sequence[list[str]],
+        *,
+        look: bool = False,
     ) -> list[BoardTask]:
         found: list[tuple[int, int, str]] = []
         for kind in reserved:
@@ -185,7 +193,7 @@ class MemoryTx:
         working = (self._t.tasks[i].holder for i in self._t.working)
         return [*(holder for holder in working if holder), *(lock.holder for lock in self._t.locks.values())]
 
-    def near(self, patterns: Sequence[str]) -> tuple[list[Lock], bool]:
+    def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
         return self.locks(patterns), True
 
     def own_locks(self, task: BoardTask) -> list[Lock]:

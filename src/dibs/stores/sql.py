@@ -47,6 +47,8 @@ class SqlTx:
     task its newest (`last_event`), which is the history of a task without an index over everybody's events.
     """
 
+    passes_over = False
+
     def __init__(self, rows: Rows, many: Many, now: float) -> None:
         self.now = now
         self.changed = False
@@ -111,7 +113,13 @@ class SqlTx:
         return found[0] if found else None
 
     def ready(
-        self, reserved: Sequence[str], limit: int, after: BoardTask | None, held: Sequence[list[str]]
+        self,
+        reserved: Sequence[str],
+        limit: int,
+        after: BoardTask | None,
+        held: Sequence[list[str]],
+        *,
+        look: bool = False,
     ) -> list[BoardTask]:
         if self.changed:
             self.flush()
@@ -207,7 +215,7 @@ class SqlTx:
                 found[row[0], row[2]] = row
         return [lock_from(found[key]) for key in sorted(found)]
 
-    def near(self, patterns: Sequence[str]) -> tuple[list[Lock], bool]:
+    def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
         return self.locks(patterns), True
 
     def own_locks(self, task: BoardTask) -> list[Lock]:

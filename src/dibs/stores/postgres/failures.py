@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 from psycopg import errors as pg
 
-from dibs.errors import BoardUnusable, Busy, DibsError, NotAllowed
+from dibs.errors import BoardUnusable, Busy, DibsError, Invalid, NotAllowed
 from dibs.store import Collision
 
 _COLLISIONS = (
@@ -50,6 +50,8 @@ def translate(error: BaseException, shown: str) -> DibsError:
     """The error to raise instead, for one that came while the connection held."""
     if isinstance(error, _COLLISIONS):
         return Collision(f"others were at the same rows ({_reason(error)}); nothing was changed")
+    if isinstance(error, psycopg.DataError):
+        return Invalid(f"{shown} cannot hold that: {_reason(error)}; nothing was changed")
     if isinstance(error, pg.InsufficientPrivilege):
         return NotAllowed(
             f"this database user may not do that on {shown}: {_reason(error)}; nothing was changed",

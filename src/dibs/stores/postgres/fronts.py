@@ -43,7 +43,9 @@ class Fronts:
             return
         self._tried = time.monotonic()
         store = self._store
-        link = store.links.take()
+        link = store.links.take_idle()
+        if link is None:
+            return
         try:
             link.trip(
                 [
@@ -56,9 +58,9 @@ class Fronts:
                 ]
             )
         except psycopg.Error:
-            try:
-                link.roll_back()
-            except psycopg.Error:
-                pass
-        finally:
+            store.abandon(link)
+        except BaseException:
+            store.links.discard(link)
+            raise
+        else:
             store.links.give(link)

@@ -9,11 +9,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EDGES = 1
-"""Dependencies between tasks that exist."""
-FRONTS = 2
-"""Shared by whoever makes tasks ready; alone by whoever raises a front."""
-
 MOST = 200
 """So many paths are held one by one in one transaction."""
 
@@ -21,6 +16,12 @@ MOST = 200
 def _key(kind: str, name: str) -> int:
     value = crc32(f"{kind}\n{name}".encode())
     return value - 2**31  # as the server's int4
+
+
+EDGES = _key("edges", "")
+"""Dependencies between tasks that exist."""
+FRONTS = _key("fronts", "")
+"""Shared by whoever makes tasks ready; alone by whoever raises a front."""
 
 
 def reader_key(reader: str) -> int:

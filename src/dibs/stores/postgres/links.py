@@ -19,6 +19,7 @@ import os
 import time
 from _thread import allocate_lock
 from _weakref import ref
+from select import select
 
 import psycopg
 from psycopg import errors as pg
@@ -31,6 +32,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
+
+    from psycopg.abc import PQGen
 
     Row = tuple[Any, ...]
     Statement = tuple[str, tuple[Any, ...]]
@@ -57,6 +60,7 @@ _LEARNING = 24
 """Trips after which a statement alone is sent alone. Before, it may be the one that the server is asked to prepare, and
 only in a pipeline does that take no trip of its own."""
 _IDLE = psycopg.pq.TransactionStatus.IDLE
+_FAILED = psycopg.pq.TransactionStatus.INERROR
 _TUPLES = psycopg.pq.ExecStatus.TUPLES_OK
 _all: dict[int, ref[Links]] = {}
 
@@ -70,6 +74,14 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class _Pipeline(psycopg.Pipeline):
+    """The driver's, without the Flush that it sends behind the last Sync: that would stop the server's clock for idle
+    transactions, and a worker that is paused could hold its rows for ever. (A test sees that the clock runs.)"""
+
+    def _exit_gen(self) -> PQGen[None]:
+        return self._sync_gen()
 
 
 class Link:
@@ -92,13 +104,36 @@ class Link:
         if len(statements) == 1 and self._trips > _LEARNING:
             return [_rows(self._cursor.execute(*statements[0]))]
         self._trips += 1
+        self.connection._pipeline = _Pipeline(self.connection)
         with self.connection.pipeline():
             cursors = [execute(sql, values) for sql, values in statements]
         return [_rows(cursor) for cursor in cursors]
 
+    def commit(self, statements: Sequence[Statement], told: Statement | None) -> None:
+        """The last statements of a transaction, its commit, and what is to be told after it: that may fail, and takes
+        nothing back."""
+        cursors: list[psycopg.Cursor[Row]] = []
+        self.connection._pipeline = _Pipeline(self.connection)
+        try:
+            with self.connection.pipeline():
+                for sql, values in (*statements, ("COMMIT", ()), *([] if told is None else [told])):
+                    cursors.append(self.connection.execute(sql, values))
+        except psycopg.Error:
+            answer = cursors[len(statements)].pgresult if len(cursors) > len(statements) else None
+            if answer is None or answer.command_status != b"COMMIT":
+                raise
+
     def roll_back(self) -> None:
-        # Seen by the driver, this would make it forget the statements that the server has prepared.
-        self.connection.pgconn.exec_(b"ROLLBACK")
+        if self.connection.pgconn.transaction_status == _FAILED:
+            # The driver has then to forget the statements that the server has prepared, and does.
+            self.trip([("ROLLBACK", ())])
+        else:
+            self.connection.pgconn.exec_(b"ROLLBACK")
+
+    @property
+    def is_quiet(self) -> bool:
+        """Has the server said nothing since it was last asked? What it says then is mostly that it has gone."""
+        return not select([self.connection.pgconn.socket], [], [], 0)[0]
 
     def copy(self, table: str, columns: str, rows: Iterable[Row]) -> None:
         """Many new rows, by the server's quickest way."""
@@ -129,14 +164,27 @@ class Links:
         self.prepares = True
         _all[id(self)] = ref(self)
 
+    def take_idle(self) -> Link | None:
+        """An idle connection that is alive, as far as can be seen from here."""
+        while True:
+            with self._turn:
+                if not self._idle:
+                    return None
+                link = self._idle.pop()
+                self._busy[id(link)] = link
+            try:
+                if link.is_quiet:
+                    return link
+            except (OSError, ValueError, psycopg.Error):
+                pass
+            self.discard(link)
+
     def take(self) -> Link:
         """An idle connection, or a new one."""
         while True:
+            if (known := self.take_idle()) is not None:
+                return known
             with self._turn:
-                if self._idle:
-                    link = self._idle.pop()
-                    self._busy[id(link)] = link
-                    return link
                 if len(self._busy) < MOST:
                     break
             time.sleep(0.005)
@@ -191,6 +239,9 @@ class Links:
                     raise unreachable(error, self._shown) from error
             time.sleep(pause)
             pause = min(pause * 1.7, 1.0)
+        # For the transactions that the driver begins, whatever the database's or the role's setting.
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        connection.read_only = False
         # Every number as the widest, so that a statement is prepared once and not for each size of its values.
         connection.adapters.register_dumper(int, Int8Dumper)
         if connection.info.server_version < 130000:

@@ -4,8 +4,9 @@ Whoever reads `locks(patterns)` to decide holds the literal prefix of each patte
 until its transaction ends. Two patterns overlap only if the prefix of one is the other's or above it, so of two who are
 about to grant overlapping locks one waits for the other, and sees its lock.
 
-`near` does so only where nothing is in the way: a claim that passes over task after task would otherwise hold the paths
-of them all, in no order, and run into others who do the same.
+A claim, which passes over task after task, takes their paths in no order, and would run into others who do the same. So
+`near` never waits: it takes a task's paths only where nothing is in the way, and if somebody else is about to decide
+about them, it says so.
 """
 
 from __future__ import annotations
@@ -42,38 +43,42 @@ class PathLocks(Trips):
         where = self._where(patterns)
         if not self._writing:
             return [lock_from(row) for row in self._one(q.LOCKS_NEAR[False], *where)]
-        keys, held = self._keys(patterns)
+        keys, alone = self._keys(patterns)
+        is_root = keys is None
+        if is_root:
+            keys, alone = path_keys([""])
         _, found, drawn = self._ask(
-            (q.HOLD_PATHS, (self._board, keys, held)),
+            (q.HOLD_PATHS, (self._board, keys, alone)),
             (q.LOCKS_NEAR[True], (self._board, *where)),
             (q.DRAW, self._store.numbers),
         )
+        self._held += len(keys or ())
+        self._has_root = self._has_root or is_root
         self._numbers = [row[0] for row in drawn]
         return [lock_from(row) for row in found]
 
-    def near(self, patterns: Sequence[str]) -> tuple[list[Lock], bool]:
+    def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
         if not self._writing:
             return self.locks(patterns), True
         about = tuple(patterns)
         kept = [self._foreseen.pop((part, about), None) for part in ("hold", "near", "number")]
-        if self._relocked or None in kept:
-            kept = list(self._ask(*(statement for _, statement in self._near(patterns))))
-        held, found, drawn = (answer or [] for answer in kept)
+        if surely or self._relocked or None in kept:
+            kept = list(self._ask(*(statement for _, statement in self._near(patterns, surely))))
+        tried, found, drawn = (answer or [] for answer in kept)
+        held = tried[0][0]
         if held:
             self._numbers = [row[0] for row in drawn]
-        return [lock_from(row) for row in found], bool(held) or self._has_root
+            self._has_root = self._has_root or self._tries_root
+        locks = [lock_from(row) for row in found]
+        return locks, True if held or self._has_root else None if held is False else False
 
-    def _keys(self, patterns: Sequence[str]) -> tuple[list[int], list[bool]]:
-        """What to hold for these patterns. A transaction that would hold very many holds the root instead: the server's
-        table of locks is small, and everybody else's."""
+    def _keys(self, patterns: Sequence[str]) -> tuple[list[int] | None, list[bool]]:
+        """What to hold for these patterns. None: they would be too many, and the root is to be held instead, since the
+        server's table of locks is small, and everybody else's. Who holds the root needs no more."""
         if self._has_root:
             return [], []
-        keys, held = path_keys([literal_prefix(pattern) for pattern in patterns])
-        self._held += len(keys)
-        if self._held > MOST:
-            self._has_root = True
-            keys, held = path_keys([""])
-        return keys, held
+        keys, alone = path_keys([literal_prefix(pattern) for pattern in patterns])
+        return (None, []) if self._held + len(keys) > MOST else (keys, alone)
 
     def _where(self, patterns: Sequence[str]) -> tuple[Any, ...]:
         """Where to look for locks that could overlap: prefixes, as the index has them and whole; between what the index
@@ -106,12 +111,20 @@ class PathLocks(Trips):
             self._relocked |= {(lock.pattern, lock.token): None for lock in locks}
             self._write(q.DROP_LOCKS, [lock.pattern for lock in locks], [lock.token for lock in locks])
 
-    def _near(self, patterns: Sequence[str]) -> list[tuple[tuple[str, Any], Statement]]:
-        """What `near(patterns)` asks for: if there are no such locks hold the paths; look; if there are none draw."""
-        keys, held = self._keys(patterns)
-        about, where = tuple(patterns), self._where(patterns)
+    def _near(self, patterns: Sequence[str], surely: bool = False) -> list[tuple[tuple[str, Any], Statement]]:
+        """What `near(patterns)` asks for: if there are no such locks, or surely, try to hold the paths; look; draw."""
+        keys, alone = self._keys(patterns)
+        self._tries_root = surely and keys is None
+        if self._tries_root:
+            keys, alone = path_keys([""])
+        self._held += len(keys or ())
+        about, where, board = tuple(patterns), self._where(patterns), self._board
+        tried = (q.TRY_PATHS, (board, keys or [], alone))
+        if not surely:
+            tried = (q.TRY_PATHS_IF_FREE, (board, keys or [], alone, *where))
+        drawn = (q.DRAW, self._store.numbers) if surely else (q.DRAW_IF_FREE, (board, *where, *self._store.numbers))
         return [
-            (("hold", about), (q.HOLD_PATHS_IF_FREE, (self._board, keys, held, *where))),
-            (("near", about), (q.LOCKS_NEAR[False], (self._board, *where))),
-            (("number", about), (q.DRAW_IF_FREE, (self._board, *where, *self._store.numbers))),
+            (("hold", about), tried),
+            (("near", about), (q.LOCKS_NEAR[False], (board, *where))),
+            (("number", about), drawn),
         ]

@@ -151,14 +151,13 @@ class PostgresQuick:
         try:
             rows = self._run(link, CLAIM, values)
         except psycopg.Error as error:
-            if not (is_lost(error) or link.connection.closed):
-                try:
-                    store.fail(link, error)
-                except Collision:
-                    return None
-            store.lost(link, error)
             if is_unprepared(error):
+                store.lost(link, error)
                 return None
+            if not (is_lost(error) or link.connection.closed):
+                store.abandon(link)
+                return None  # it may be over for the long way, too; that says so
+            store.lost(link, error)
             rows = self._look_for(who, stamp, link, error)
         if not rows:
             return None
@@ -186,16 +185,24 @@ class PostgresQuick:
         try:
             rows = self._run(link, COMPLETE, values)
         except psycopg.Error as error:
-            try:
-                store.fail(link, error)
-            except Collision:
-                return None  # the long way knows a repeated completion by its token
+            if is_lost(error) or is_unprepared(error) or link.connection.closed:
+                store.lost(link, error)
+            else:
+                store.abandon(link)
+            return None  # the long way knows a repeated completion by its token
         return task_from(rows[0]) if rows else None
 
     def _run(self, link: Link, sql: str, values: tuple[object, ...]) -> list[Row]:
         store = self._store
-        told = store.changed()
-        rows = link.trip([(sql, values)] if told is None else [(sql, values), told])[0]
+        try:
+            rows = link.trip([(sql, values)])[0]
+        except psycopg.Error:
+            raise
+        except BaseException:
+            store.links.discard(link)
+            raise
+        if rows:
+            store.tell(link)
         store.links.give(link)
         return rows
 

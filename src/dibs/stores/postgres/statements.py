@@ -15,16 +15,22 @@ LANES = {"open": "reserved <> 'human'", "human": "reserved = 'human'"}
 """Ready tasks lie in two lanes, each with an index of its own: those that an agent may take, and the humans'."""
 
 # Beginning. The head answers the time, and lets the server end a transaction whose client has gone quiet: a paused
-# worker must not hold up the others.
+# worker must not hold up the others. Nor must one that was cut off in the middle of what it sent.
 BEGIN = {
     True: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
     False: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 }
 CLOCK = "coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8)"
+_NOTICE = ", ".join(
+    f"set_config('tcp_keepalives_{name}', '{value}', true)"
+    for name, value in (("idle", 10), ("interval", 5), ("count", 3))
+)
 HEAD = {
-    True: f"SELECT {CLOCK}, pg_current_xact_id()::text, set_config('idle_in_transaction_session_timeout', $2, true)",
+    True: f"SELECT {CLOCK}, pg_current_xact_id()::text, set_config('idle_in_transaction_session_timeout', $2, true), "
+    + _NOTICE,
     False: f"SELECT {CLOCK}, NULL, set_config('idle_in_transaction_session_timeout', $2, true)",
 }
+NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 # What became of a transaction whose connection broke.
 FATE = "SELECT pg_xact_status($1::xid8)"
 HAS_EVENT = "SELECT 1 FROM dibs.event WHERE board = $1 AND seq = $2 AND worker = $3 AND action = $4"
@@ -51,6 +57,13 @@ SELECT CASE WHEN held THEN pg_advisory_xact_lock($1::int, key)::text
 FROM unnest($2::int[], $3::bool[]) AS wanted (key, held)
 """
 HOLD_PATHS = _HOLD
+# The same without waiting: true if all are held now, false if somebody else has one; null if nothing was tried.
+_TRY = """
+SELECT bool_and(CASE WHEN held THEN pg_try_advisory_xact_lock($1::int, key)
+    ELSE pg_try_advisory_xact_lock_shared($1::int, key) END)
+FROM unnest($2::int[], $3::bool[]) AS wanted (key, held)
+"""
+TRY_PATHS = _TRY
 # Locks whose literal prefix is one of some, or lies in one of some ranges. The index has the first 600 characters.
 _NEAR = """dibs.lock WHERE board = $1
     AND (substr(prefix, 1, 600) = ANY(${0}::text[])
@@ -59,7 +72,7 @@ _NEAR = """dibs.lock WHERE board = $1
         SELECT FROM unnest(${4}::text[], ${5}::text[]) AS below (low, high)
         WHERE prefix COLLATE "C" >= low COLLATE "C" AND prefix COLLATE "C" < high COLLATE "C"))
 """
-HOLD_PATHS_IF_FREE = f"{_HOLD} WHERE NOT EXISTS (SELECT FROM {_NEAR.format(*range(4, 10))})"
+TRY_PATHS_IF_FREE = f"{_TRY} WHERE NOT EXISTS (SELECT FROM {_NEAR.format(*range(4, 10))})"
 DRAW_IF_FREE = f"SELECT dibs.draw($8::regclass, $9) WHERE NOT EXISTS (SELECT FROM {_NEAR.format(*range(2, 8))})"
 
 
@@ -87,37 +100,41 @@ SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = ANY(string_to_array(
 TASKS_BY_ID = _both(f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = ANY($2::text[]) ORDER BY seq")
 
 
-def ready(lane: str, only_any: bool, writing: bool, patient: bool) -> str:
+def ready(lane: str, only_any: bool, locking: str) -> str:
     """The best ready tasks of a lane behind a rank and a number, without those whose paths are among some.
 
     $2 how many, $3 rank and $4 number behind which to begin, $5 path lists to leave out; for writers $6 sequence, $7
     gate, $8 whether to draw a number for each that asks for no files. The last columns: the number, and where its
     front stands.
 
-    Writers pass over tasks that somebody else is at. To say that there is nothing, that must be certain: the patient
-    form, if all that is ready is in others' hands, waits to see what they leave.
+    `locking`: a look ("no"); passing over tasks that somebody else is at ("free"); the same, but if all that is ready
+    is in others' hands waiting to see what they leave ("some").
     """
 
-    def found(locking: str, condition: str) -> str:
+    def found(how: str, condition: str = "") -> str:
         return f"""
         SELECT task.*, front.low FROM dibs.front CROSS JOIN LATERAL (
             SELECT {TASK} FROM dibs.task
             WHERE board = $1 AND {IS_READY} AND {LANES[lane]} AND rank = front.rank
                 AND seq + 0 >= CASE WHEN front.rank = $3 THEN greatest(front.low, $4) ELSE front.low END
                 {"AND reserved = 'any'" if only_any else ""} AND (paths IS NULL OR paths <> ALL ($5::text[]))
-            ORDER BY seq + 0 LIMIT $2 {locking}) task
+            ORDER BY seq + 0 LIMIT $2 {how}) task
         WHERE front.board = $1 AND front.lane = '{lane}' AND front.rank >= $3 {condition}
         ORDER BY front.rank LIMIT $2"""
 
     columns = ", ".join("found." + column for column in TASK.split(", "))
-    if not writing:
-        return f"SELECT {columns}, NULL, found.low FROM ({found('', '')}) found"
-    number = "CASE WHEN found.paths IS NULL AND $8::bool THEN dibs.draw($6::regclass, $7) END"
+    if locking == "no":
+        return f"SELECT {columns}, NULL, found.low FROM ({found('')}) found"
+    free = found("FOR NO KEY UPDATE SKIP LOCKED")
+    rest = "UNION ALL SELECT * FROM left_over" if locking == "some" else ""
+    # One lock tells readers of all the numbers.
     return f"""
-    WITH free AS MATERIALIZED ({found("FOR NO KEY UPDATE SKIP LOCKED", "")}),
+    WITH free AS MATERIALIZED ({free}),
     left_over AS MATERIALIZED ({found("FOR NO KEY UPDATE", "AND NOT EXISTS (SELECT FROM free)")}),
-    found AS (SELECT * FROM free {"UNION ALL SELECT * FROM left_over" if patient else ""})
-    SELECT {columns}, {number}, found.low FROM found"""
+    found AS MATERIALIZED (SELECT * FROM free {rest}),
+    gated AS MATERIALIZED (SELECT dibs.gate($6::regclass, $7) FROM found WHERE paths IS NULL AND $8::bool LIMIT 1)
+    SELECT {columns}, CASE WHEN found.paths IS NULL AND $8::bool THEN nextval($6::regclass) END, found.low
+    FROM found LEFT JOIN gated ON true"""
 
 
 # Leases that have run out; everything somebody works on; one name's.

@@ -23,7 +23,7 @@ import psycopg
 from psycopg import errors as pg
 
 from dibs.clock import Clock
-from dibs.errors import BoardUnusable, OutcomeUnknown
+from dibs.errors import BoardUnusable, Invalid, OutcomeUnknown
 from dibs.model import COMPLETED, TaskStatus
 from dibs.store import Collision
 from dibs.stores.postgres import making
@@ -140,6 +140,9 @@ class PostgresStore:
             link = self.links.take()
             try:
                 answers = link.trip(statements)
+            except (KeyboardInterrupt, SystemExit, GeneratorExit):
+                self.links.discard(link)
+                raise
             except psycopg.Error as error:
                 try:
                     self.fail(link, error)
@@ -213,9 +216,18 @@ class PostgresStore:
         if tx.far_front is not None:
             self.fronts.follow(*tx.far_front)
 
-    def changed(self) -> Statement | None:
-        """What to send behind a commit so that those who wait wake."""
+    def told(self) -> Statement | None:
+        """What to send behind a commit, so that those who wait wake."""
         return self._waking.call()
+
+    def tell(self, link: Link) -> None:
+        """Send it by itself. It is no part of what was committed, and may fail."""
+        told = self.told()
+        if told is not None:
+            try:
+                link.trip([told])
+            except psycopg.Error:
+                pass
 
 
 class _Turn:
@@ -236,6 +248,9 @@ class _Turn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         store, link, tx = self._store, self._link, self._tx
+        if isinstance(error, UnicodeEncodeError):
+            store.abandon(link)
+            raise Invalid("that is not valid Unicode text") from error
         if isinstance(error, psycopg.Error):
             store.fail(link, error)
         if kind is not None or not tx.changed:

@@ -58,6 +58,7 @@ class Trips:
         self._foreseen: dict[tuple[str, Any], list[Row]] = {}
         self._held = 0
         self._has_root = False
+        self._tries_root = False
         """Are all paths held, because they were too many?"""
         self._moved = False
         """Has a task been changed since things were foreseen?"""
@@ -66,6 +67,8 @@ class Trips:
         self._newest: dict[str, int] = {}
         self._new: list[BoardTask] = []
         self._dirty: dict[int, BoardTask] = {}
+        self._saved: dict[int, BoardTask] = {}
+        """All that was saved, also what has been written since."""
         self._events: list[Event] = []
         self._pending: list[Statement] = []
         self._born: dict[int, int] = {}
@@ -89,11 +92,15 @@ class Trips:
             head = (q.HEAD[self._writing], (clock.wall() if clock else None, QUIET))
             before = [(q.BEGIN[self._writing], ()), head]
         writes = self._collect() if flush else []
-        answers = self._link.trip([*before, *writes, *reads])
+        # The time as it is once everything that was asked for is locked: a lease may have run out while we waited.
+        after = [(q.NOW, ())] if self._writing and reads and self._store.clock is None else []
+        answers = self._link.trip([*before, *writes, *reads, *after])
         if not self.begun:
             self.begun = True
-            self._now, self.xid, _ = answers[1][0]
-            self._store.saw_time(self._now)
+            self._now, self.xid = answers[1][0][:2]
+        if after:
+            self._now = answers.pop()[0][0]
+        self._store.saw_time(self._now)
         return answers[len(answers) - len(reads) :] if reads else []
 
     def _one(self, sql: str, *values: Any) -> list[Row]:
@@ -145,8 +152,9 @@ class Trips:
 
     def commit(self) -> None:
         """The last trip."""
-        told = self._store.changed()
-        self._ask(("COMMIT", ()), *([] if told is None else [told]))
+        if not self.begun:
+            self._ask(flush=False)
+        self._link.commit(self._collect(), self._store.told())
 
     def _write(self, sql: str, *values: Any) -> None:
         self.changed = True

@@ -42,6 +42,8 @@ def bound_of(answers: list[list[Row]]) -> int:
 class PostgresTx(PathLocks):
     """See `dibs.store.Tx`."""
 
+    passes_over = True
+
     def foresee(
         self,
         *,
@@ -73,7 +75,7 @@ class PostgresTx(PathLocks):
         if claiming is not None:
             reserved, limit = claiming
             for lane, only in _lanes(reserved):
-                found = self._ready(lane, only, limit, None, (), patient=len(_lanes(reserved)) == 1)
+                found = self._ready(lane, only, limit, None, (), "free" if len(_lanes(reserved)) > 1 else "some")
                 wanted.append((("ready", (lane, only, limit)), found))
             if self._store.expected_paths:
                 wanted += self._near(self._store.expected_paths)
@@ -142,19 +144,25 @@ class PostgresTx(PathLocks):
         return found[0] if found and found[0].seq == task.seq else None
 
     def ready(
-        self, reserved: Sequence[str], limit: int, after: BoardTask | None, held: Sequence[list[str]]
+        self,
+        reserved: Sequence[str],
+        limit: int,
+        after: BoardTask | None,
+        held: Sequence[list[str]],
+        *,
+        look: bool = False,
     ) -> list[BoardTask]:
         without = [text for paths in held if (text := lines(paths))]
         lanes = _lanes(reserved)
         answers: list[list[Row] | None] = [None]
-        if after is None and not without:
+        if after is None and not without and not look:
             answers = [self._was_foreseen(("ready", (lane, only, limit))) for lane, only in lanes]
-        for patient in (len(lanes) == 1, True):
+        for way in self._ways(len(lanes), look, after is not None):
             if None in answers:
-                asked = [self._ready(lane, only, limit, after, without, patient) for lane, only in lanes]
+                asked = [self._ready(lane, only, limit, after, without, way) for lane, only in lanes]
                 answers = list(self._ask(*asked))
             rows = [row for answer in answers for row in answer or ()]
-            if rows or patient or not self._writing:
+            if rows:
                 break
             answers = [None]  # nothing in any lane: wait for those who are at something
         rows.sort(key=lambda row: (row[7], row[0]))
@@ -162,7 +170,18 @@ class PostgresTx(PathLocks):
         if rows and after is None and rows[0][0] - rows[0][-1] > self._store.fronts.far:
             first = rows[0]
             self.far_front = ("human" if first[20] == "human" else "open", first[7])
+        if look:
+            return self._take(row[:-2] for row in rows)
         return self._numbered([row[:-1] for row in rows])
+
+    def _ways(self, lanes: int, look: bool, goes_on: bool) -> tuple[str, ...]:
+        """How to look for ready tasks, one after the other until something is found (see `statements.ready`). Whoever
+        holds some already waits for no others."""
+        if look or not self._writing:
+            return ("no",)
+        if goes_on:
+            return ("free",)
+        return ("some",) if lanes == 1 else ("free", "some")
 
     def _ready(
         self,
@@ -171,15 +190,15 @@ class PostgresTx(PathLocks):
         limit: int,
         after: BoardTask | None,
         without: Sequence[str],
-        patient: bool,
+        way: str,
     ) -> Statement:
         rank, seq = (_FIRST, 0) if after is None else (-after.priority, after.seq + 1)
         values = (self._board, limit, rank, seq, list(without))
-        if not self._writing:
-            return q.ready(lane, only_any, False, False), values
+        if way == "no":
+            return q.ready(lane, only_any, "no"), values
         # From two lanes the rows are mixed, and their numbers would be out of order.
         draws = after is None and not without and lane == "open" and not only_any
-        return q.ready(lane, only_any, True, patient), (*values, *self._store.numbers, draws)
+        return q.ready(lane, only_any, way), (*values, *self._store.numbers, draws)
 
     def due(self, limit: int) -> list[BoardTask]:
         rows = self._was_foreseen(("due", None))
@@ -197,8 +216,8 @@ class PostgresTx(PathLocks):
             # Whoever asks what a worker works on will ask for its locks next.
             rows, self._foreseen["locks by", name] = self._ask(*(statement for _, statement in self._held_by(name)))
         # What this transaction has changed since counts as it is now.
-        tasks = self._take(row for row in rows if row[0] not in self._dirty)
-        return tasks + [t for t in self._dirty.values() if t.status == "in_progress" and t.assigned_to == name]
+        tasks = self._take(row for row in rows if row[0] not in self._saved)
+        return tasks + [t for t in self._saved.values() if t.status == "in_progress" and t.assigned_to == name]
 
     def holders(self) -> list[Worker]:
         rows = self._foreseen.pop(("holders", None), None)
@@ -232,7 +251,7 @@ class PostgresTx(PathLocks):
     def save(self, tasks: Sequence[BoardTask]) -> None:
         self.changed = self._moved = True
         for task in tasks:
-            self._dirty[task.seq] = task
+            self._dirty[task.seq] = self._saved[task.seq] = task
 
     def link(self, edges: Sequence[tuple[BoardTask, BoardTask]]) -> None:
         if edges:

@@ -1,6 +1,6 @@
 """Waiting for a change of the board, and telling those who wait.
 
-Telling: a NOTIFY behind a commit, in a transaction of its own, since it takes a lock that all of the server's notifiers
+Telling: a NOTIFY after a commit, in a transaction of its own, since it takes a lock that all of the server's notifiers
 share, and a sync. A process tells only when it has written nothing for half a second: so a busy board costs its workers
 nothing, and those who wait find by looking what is left out.
 
@@ -46,7 +46,7 @@ class Waking:
         return f"dibs_{self._store.board}"
 
     def call(self) -> Statement | None:
-        """What to send behind a commit, if it has been quiet."""
+        """What to send after a commit, if it has been quiet."""
         now = time.monotonic()
         before, self._wrote = self._wrote, now
         return None if now - before < TELL_AFTER else (q.NOTIFY, (self._channel,))

@@ -1,0 +1,225 @@
+"""What a hostile reviewer broke: each went wrong once. Interleavings are forced by holding a row or a commit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from dibs import TaskBoard, Worker
+from dibs.errors import Busy, Invalid, LeaseLost
+from dibs.replay import replay
+from dibs.stores.postgres.trips import Trips
+from tests.contract.state import differences
+from tests.postgres.server import Server
+
+ANN, BEN, CARL = (Worker(name, session=name) for name in ("ann", "ben", "carl"))
+
+
+@pytest.fixture
+def opened(server: Server) -> Iterator[Callable[..., TaskBoard]]:
+    """Boards at the same address, as several processes would have them."""
+    url = server.url(board=f"hostile-{time.monotonic_ns()}")
+    boards: list[TaskBoard] = []
+
+    def open_one(worker: Worker | None = None) -> TaskBoard:
+        boards.append(TaskBoard.open(url, create=True, worker=worker))
+        return boards[-1]
+
+    yield open_one
+    for board in boards:
+        board.close()
+
+
+def raw(server: Server) -> psycopg.Connection[Any]:
+    return psycopg.connect(server.url())
+
+
+def hold(session: psycopg.Connection[Any], board: TaskBoard, task_id: str) -> None:
+    """Be at a task's row, as any transaction may that has to do with it."""
+    number = board.store.board  # type: ignore[attr-defined]
+    session.execute("SELECT 1 FROM dibs.task WHERE board = %s AND id = %s FOR NO KEY UPDATE", (number, task_id))
+
+
+class Later:
+    """A call in a thread of its own, and its answer or error."""
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self.answer: Any = None
+        self._call = call
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.answer = self._call()
+        except Exception as error:
+            self.answer = error
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self) -> Any:
+        self._thread.join(30)
+        assert not self.is_running
+        return self.answer
+
+
+@pytest.mark.parametrize("how", ["passed over", "own lock"])
+def test_a_task_with_very_many_files_keeps_others_from_the_files_it_gets(
+    opened: Callable[..., TaskBoard], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    a, b, c = opened(ANN), opened(BEN), opened(CARL)
+    a.add("big", id="A", paths=[f"big/f{i}" for i in range(250)])
+    target = "big/f7"
+    if how == "passed over":
+        a.add("small", id="B", paths=["src/f"])
+        a.lock(["big/f0"], ANN)
+        target = "src/f"
+    else:
+        b.lock(["big/f0"], BEN)
+    arrived, go = threading.Event(), threading.Event()
+    commit = Trips.commit
+    first: list[int] = []
+
+    def held_up(self: Trips) -> None:
+        if not first:
+            first.append(1)
+            arrived.set()
+            go.wait(20)
+        commit(self)
+
+    monkeypatch.setattr(Trips, "commit", held_up)
+    claim = Later(lambda: b.claim(BEN))
+    assert arrived.wait(20)
+    lock = Later(lambda: c.lock([target], CARL))
+    time.sleep(0.3)
+    assert lock.is_running
+    go.set()
+    assert claim.join().id == ("B" if how == "passed over" else "A")
+    assert isinstance(lock.join(), Busy)
+
+
+@pytest.mark.parametrize("how", ["renew", "keep"])
+def test_a_renewal_that_waited_past_its_lease_comes_too_late(
+    server: Server, opened: Callable[..., TaskBoard], how: str
+) -> None:
+    a, b = opened(ANN), opened(BEN)
+    a.add("x", id="T", paths=["src/f.py"])
+    a.add("y", id="U", paths=["src/f.py"])
+    task = a.claim(ANN, "T", lease=1.5)
+    assert task is not None
+    with raw(server) as other:
+        hold(other, a, "T")
+        time.sleep(0.8)
+        renewal = Later(
+            (lambda: a.renew("T", worker=ANN, token=task.token, lease=60)) if how == "renew" else lambda: a.keep(ANN)
+        )
+        time.sleep(1.2)  # the lease has run out
+        taken = b.claim(BEN)
+    answer = renewal.join()
+    if how == "renew":
+        assert isinstance(answer, LeaseLost)
+    assert taken is None or taken.id == "U"
+    live = [lock for lock in b.locks() if lock.pattern == "src/f.py"]
+    assert len(live) <= 1
+    now = b.now()
+    holders = [t.id for t in b.tasks(["in_progress"])[0] if (t.lease_expires_at or 0) > now]
+    assert holders == ([taken.id] if taken else [])
+    b.recover()
+    assert differences(b, replay(b.changelog())) == []
+
+
+def test_a_completion_that_runs_again_is_still_fenced(
+    server: Server, opened: Callable[..., TaskBoard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = opened(), opened()
+    a.add("x", id="T", review=True)
+    assert a.claim(ANN, "T", lease=1.0) is not None
+    commit = Trips.commit
+    done: list[int] = []
+
+    def cut(self: Trips) -> None:
+        if not done:
+            done.append(1)
+            server.execute(f"SELECT pg_terminate_backend({self._link.pid})")
+            time.sleep(1.2)
+            assert b.claim(BEN, "T") is not None
+        commit(self)
+
+    monkeypatch.setattr(Trips, "commit", cut)
+    with pytest.raises(LeaseLost):
+        a.complete("T", "ann's late result")
+    assert b.get("T").assigned_to == "ben"
+    assert b.get("T").result is None
+
+
+def test_a_lease_is_renewed_by_the_verbs_after_a_claim_of_several(opened: Callable[..., TaskBoard]) -> None:
+    a, b = opened(ANN), opened(BEN)
+    a.add("one", id="A")
+    a.add("two", id="B", paths=["src/f"])
+    a.lock(["src/f"], ANN)
+    got = b.claim(BEN, n=2, lease=1.5)
+    assert [task.id for task in got] == ["A"]
+    for number in range(6):
+        time.sleep(0.4)
+        b.tell(f"still at it {number}", worker=BEN)
+    assert b.complete("A", "done", worker=BEN, token=got[0].token).status == "completed"
+
+
+def test_nothing_is_said_only_when_nobody_is_at_a_task_that_is_ready(
+    server: Server, opened: Callable[..., TaskBoard]
+) -> None:
+    a, b = opened(ANN), opened(BEN)
+    a.add("free", id="B")
+    a.add("files", id="A", paths=["src/f"])
+    a.lock(["src/f"], ANN)
+    with raw(server) as other:
+        hold(other, a, "B")
+        claim = Later(lambda: b.claim(BEN))
+        time.sleep(0.5)
+        assert claim.is_running
+        other.rollback()
+        assert claim.join().id == "B"
+
+
+def test_a_claim_that_is_made_is_answered_whatever_becomes_of_the_fronts(
+    opened: Callable[..., TaskBoard], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = opened(ANN)
+    board.add_many([{"description": "t"}] * 450)
+    for _ in range(3):
+        board.claim(ANN, n=140)
+    links = board.store.links  # type: ignore[attr-defined]
+    monkeypatch.setattr(links, "take_idle", lambda: None)
+    assert board.claim(ANN) is not None
+
+
+def test_what_the_server_cannot_hold_is_refused_as_such(opened: Callable[..., TaskBoard]) -> None:
+    board = opened(ANN)
+    board.add("x", id="T")
+    for wrong in (
+        lambda: board.tasks(search="\0x"),
+        lambda: board.tasks(parent="\0"),
+        lambda: board.tasks(label="\ud800"),
+        lambda: board.complete("T", token=2**80),
+    ):
+        with pytest.raises(Invalid):
+            wrong()
+    assert board.get("T").status == "pending"
+
+
+def test_a_connection_that_was_ended_while_idle_costs_nothing(server: Server, opened: Callable[..., TaskBoard]) -> None:
+    board = opened(ANN)
+    board.add("x", id="T")
+    for look in (board.counts, board.status, lambda: board.ready(ANN), lambda: board.get("T"), board.locks):
+        look()
+        for link in board.store.links._idle:  # type: ignore[attr-defined]
+            server.execute(f"SELECT pg_terminate_backend({link.pid})")
+        time.sleep(0.1)
+        look()
