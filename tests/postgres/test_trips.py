@@ -475,14 +475,13 @@ def test_what_is_counted_is_what_the_store_calls_a_trip(desk: Desk, monkeypatch:
         made.append(len(statements))
         commit(self, statements, told)
 
-    monkeypatch.setattr(Link, "commit", committed)
-
     def counted(self: Link, statements: Any) -> Any:
         made.append(len(statements))
         return trip(self, statements)
 
     call = with_files(desk)
     monkeypatch.setattr(Link, "trip", counted)
+    monkeypatch.setattr(Link, "commit", committed)
     assert desk.trips(call) == len(made)
 
 
