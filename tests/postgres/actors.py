@@ -184,7 +184,7 @@ def grab(url: str, name: str, seed: str, rounds: str) -> None:
 
 def killing(url: str, seed: str, seconds: str, size: str) -> None:
     """As its namesake, with the driver imported before anybody is forked."""
-    import psycopg_pool  # noqa: F401
+    import dibs.stores.postgres.store  # noqa: F401
 
     common.killing(url, seed, seconds, size)
 
