@@ -161,7 +161,7 @@ class Claiming(Leases):
 
     def _forget(self, task: BoardTask) -> None:
         """A claim was ended by its own verb, and that is committed."""
-        if self._tokens.get(task.id) == task.token:
+        if task.token is not None and self._tokens.get(task.id) == task.token:
             del self._tokens[task.id]
 
     def _claim(
