@@ -317,10 +317,12 @@ class Claiming(Leases):
         unclaimed: bool = False,
     ) -> BoardTask:
         """The common shape of a holder's verbs: fetch, let repeats pass, check the claim, change, save, log."""
+        given = token
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             tx.foresee(ending=task_id, name=self._name_to_look_at(caller))
             task = self._get(tx, task_id)
+            token = self._remembered(task, given, token)
             if rules.is_repeat(task, ended, caller, token) or (not ended and rules.is_released(task, token)):
                 return task
             if not (unclaimed and rules.may_finish_unclaimed(task, caller, token)):
@@ -407,9 +409,11 @@ class Claiming(Leases):
         limits.task_id(task_id)
         if lease is not None:
             lease = limits.seconds(lease, "lease")
+        given = token
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
+            token = self._remembered(task, given, token)
             locks = self._locks_of(tx, task)
             rules.require_claim(task, caller, token, tx.now, "renew")
             self._renew(tx, task, locks, lease)

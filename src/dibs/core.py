@@ -8,7 +8,7 @@ import time
 
 from dibs import limits
 from dibs.errors import Invalid, NotFound
-from dibs.model import BoardTask, Worker
+from dibs.model import PENDING, BoardTask, Worker
 from dibs.paths import fold, normalise
 from dibs.places import Ground, working_directory
 from dibs.store import Collision
@@ -104,6 +104,13 @@ class Core:
         if caller is None and token is None:
             return self._default, self._tokens.get(task_id)
         return caller, token
+
+    def _remembered(self, task: BoardTask, given: int | None, token: int | None) -> int | None:
+        """The token to go by. One that only this board remembers, of a claim that was given back with none after it,
+        says nothing any more; if there is a newer claim, it is what tells the late writer."""
+        if given is None and task.status is PENDING and task.token == token:
+            return None
+        return token
 
     # -- where
 

@@ -143,9 +143,11 @@ class Deciding(Leases):
             limits.text(text, "step text", empty=verb != "add")
         elif verb == "add":
             raise Invalid("a step needs a title")
+        given = token
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
             task = self._get(tx, task_id)
+            token = self._remembered(task, given, token)
             who = caller or task.holder or self._actor()
             locks = self._locks_of(tx, task) if task.status is IN_PROGRESS else []
             if verb != "add" or task.status is IN_PROGRESS:
