@@ -45,8 +45,8 @@ def work_of_a_claim(board: TaskBoard, tasks: int, monkeypatch: pytest.MonkeyPatc
         work.overlaps += 1
         return overlaps(a, b)
 
-    def counted_ready(tx: Any, reserved: Any, limit: int, after: Any, held: Any) -> list[BoardTask]:
-        found: list[BoardTask] = ready(tx, reserved, limit, after, held)
+    def counted_ready(tx: Any, reserved: Any, limit: int, after: Any, held: Any, **how: Any) -> list[BoardTask]:
+        found: list[BoardTask] = ready(tx, reserved, limit, after, held, **how)
         work.filtered += len(found) * max(1, len(held))  # each row is compared with each of the held paths
         return found
 

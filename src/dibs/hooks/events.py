@@ -70,7 +70,7 @@ def head(client: str, document: Any, here: str) -> Event:
     name = _text(document.get("hook_event_name"))
     kind = _KINDS.get(name.lower(), OTHER)
     session = _text(document.get("session_id")) or _text(document.get("conversation_id"))
-    roots = [_local(root) for root in _list(document.get("workspace_roots")) if isinstance(root, str) and root]
+    roots = [_local(root) for root in _list(document.get("workspace_roots")) if _text(root)]
     folder = _text(document.get("cwd")) or (roots[0] if roots else here)
     event = Event(client, name, kind, session if _is_name(session) else None, os.path.join(here, folder))
     event.roots = roots
