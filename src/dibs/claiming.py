@@ -1,4 +1,4 @@
-"""Claiming, and ending a claim: claim, complete, fail, release, renew, and cleaning up after workers that are gone."""
+"""Claiming, and ending a claim: claim, complete, fail, release, renew."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import os
 
 from dibs import holds, limits, rules
 from dibs.core import retried
-from dibs.errors import Busy, Invalid, NotClaimable, NotHolder, WrongStatus
+from dibs.errors import Invalid, NotClaimable
 from dibs.jsontext import dumps, loads
-from dibs.leases import SWEEP, Leases
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
+from dibs.recovering import Recovering
 from dibs.store import Collision
-from dibs.times import FOREVER
-from dibs.worker import is_alive, is_dead
+from dibs.worker import is_dead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ RACES = 20
 """So often may workers by hand be faster before a claim says so."""
 
 
-class Claiming(Leases):
+class Claiming(Recovering):
     if TYPE_CHECKING:
 
         @overload
@@ -420,101 +419,3 @@ class Claiming(Leases):
             if task.holder is not None:
                 self._keep_alive(tx, task.holder)
         return task
-
-    @retried
-    def release_agent_tasks(self, agent_id: str | Worker, *, note: str | None = None) -> list[str]:
-        """Give back every task and lock of a worker, for whoever cleans up after it; the ids of the tasks. A worker
-        that is a process is told apart from another process in the same session."""
-        limits.optional_text(note, "note")
-        worker = agent_id if isinstance(agent_id, Worker) else None
-        name = agent_id.name if isinstance(agent_id, Worker) else limits.name(agent_id)
-        with self._store.write() as tx:
-            tasks = [
-                t
-                for t in tx.get([task.id for task in tx.in_progress(name)]).values()
-                if t.status is IN_PROGRESS and t.holder and t.holder.name == name
-                and (worker is None or _is_part_of(t.holder, worker))
-            ]  # fmt: skip
-            self._give_back(
-                tx, tasks, note or f"all tasks of {name} released", self._actor(worker), "released_activity"
-            )
-            locks = [lock for lock in tx.locks(name=name) if worker is None or _is_part_of(lock.holder, worker)]
-            self._drop(tx, self._still(tx, locks), self._actor(worker), note)
-        return [task.id for task in tasks]
-
-    def recover(self, *, name: str | None = None, task_id: str | None = None, everyone: bool = False) -> list[str]:
-        """Give back what expired leases and dead processes hold; or what a worker that is known to be gone left, by its
-        name or by the task; or (`everyone`, on a board where nothing expires) all that nobody is provably alive for.
-        The ids of the tasks."""
-        if name is not None:
-            with self._store.read() as tx:
-                holders = [t.holder for t in tx.in_progress(name)] + [lock.holder for lock in tx.locks(name=name)]
-            for holder in holders:
-                _refuse_alive(holder)
-            return self.release_agent_tasks(name, note=f"recovered: {name} is gone")
-        if task_id is not None:
-            return self._recover_task(task_id)
-        if everyone:
-            return self._recover_everyone()
-        return self._recover_all()
-
-    @retried
-    def _recover_all(self) -> list[str]:
-        done = []
-        with self._store.write() as tx:
-            while due := tx.due(SWEEP):
-                self._give_back(tx, due, "its lease ran out")
-                done += [task.id for task in due]
-            while freed := self._reap(tx):
-                done += [task.id for task in freed if isinstance(task, BoardTask)]
-        return sorted(done)
-
-    @retried
-    def _recover_task(self, task_id: str) -> list[str]:
-        with self._store.write() as tx:
-            task = self._get(tx, task_id)
-            if task.status is not IN_PROGRESS:
-                raise rules.wrong_status(task, "recover")
-            _refuse_alive(task.holder)
-            self._give_back(tx, [task], "recovered: its holder is gone", self._actor())
-        return [task_id]
-
-    def _recover_everyone(self) -> list[str]:
-        """Each by itself: what cannot be given back now does not keep the others."""
-        if (self._store.lease or 0) < FOREVER:
-            raise Invalid(
-                "on this board what is left behind comes back by itself when its lease ends",
-                hint="give back what one worker or task holds: dibs recover --worker NAME, or --task ID",
-            )
-        with self._store.read() as tx:
-            tasks, locks = tx.in_progress(), tx.locks()
-        done = []
-        for task in tasks:
-            try:
-                done += self._recover_task(task.id)
-            except (Busy, NotHolder, WrongStatus):
-                pass  # alive, in the making, or given back meanwhile
-        for lock in locks:
-            try:
-                with self._store.write() as tx:
-                    left = [x for x in self._still(tx, [lock]) if not is_alive(x.holder)]
-                    self._drop(tx, left, self._actor(), "recovered: nobody is left who holds it")
-            except Busy:
-                pass
-        return done
-
-
-def _is_part_of(holder: Worker, worker: Worker) -> bool:
-    """Is what this holder has the worker's? Not if both are processes, and not the same one."""
-    apart = None not in (holder.pid, worker.pid) and (holder.pid, holder.started) != (worker.pid, worker.started)
-    return holder.is_same(worker) and not apart
-
-
-def _refuse_alive(holder: Worker | None) -> None:
-    if holder is not None and is_alive(holder):
-        raise NotHolder(
-            f"{holder.name} is not gone: its process {holder.pid} is running; nothing was given back",
-            hint=f"let it finish, or ask it: dibs tell {holder.name} 'what you need'",
-            holder=holder.name,
-            pid=holder.pid,
-        )

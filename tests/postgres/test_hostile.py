@@ -217,9 +217,10 @@ def test_what_the_server_cannot_hold_is_refused_as_such(opened: Callable[..., Ta
 def test_a_connection_that_was_ended_while_idle_costs_nothing(server: Server, opened: Callable[..., TaskBoard]) -> None:
     board = opened(ANN)
     board.add("x", id="T")
-    for look in (board.counts, board.status, lambda: board.ready(ANN), lambda: board.get("T"), board.locks):
-        look()
+    looks: list[Callable[[], Any]] = [board.counts, board.status, lambda: board.ready(ANN), lambda: board.get("T")]
+    for look in (*looks, board.locks):
+        before = look()
         for link in board.store.links._idle:  # type: ignore[attr-defined]
             server.execute(f"SELECT pg_terminate_backend({link.pid})")
         time.sleep(0.1)
-        look()
+        assert look() == before

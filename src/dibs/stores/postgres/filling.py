@@ -8,7 +8,7 @@ their client (`tx.QUIET`), and whoever provides the rows may need a while for th
 from __future__ import annotations
 
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.trips import is_ready, lane_of
+from dibs.stores.postgres.trips import lane_of
 from dibs.stores.queries import LOCK
 from dibs.stores.rows import event_row, insert_row, lock_row
 
@@ -62,7 +62,7 @@ def fill(
         for need, _ in edges:
             dependants[number[need]] = dependants.get(number[need], 0) + 1
         for task in tasks:
-            if is_ready(task):
+            if task.is_ready:
                 key = (lane_of(task), -task.priority)
                 fronts[key] = min(task.seq, fronts.get(key, task.seq))
             yield (board, *insert_row(task, newest.get(task.id, 0)), dependants.get(task.seq, 0))

@@ -14,7 +14,7 @@ Whoever makes tasks ready shares the board's front gate and sees to it that no f
 
 from __future__ import annotations
 
-from dibs.model import PENDING, BoardTask, Event, Lock
+from dibs.model import BoardTask, Event, Lock
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.keys import FRONTS
 from dibs.stores.rows import event_row, insert_row, save_row
@@ -31,10 +31,6 @@ QUIET = "10s"
 """How long the server lets a transaction wait for its client."""
 _MANY = 100
 """From this many rows on they are copied in."""
-
-
-def is_ready(task: BoardTask) -> bool:
-    return task.status is PENDING and not task.unmet and not task.open_blockers
 
 
 def lane_of(task: BoardTask) -> str:
@@ -121,7 +117,7 @@ class Trips:
             events.append((board, *event_row(event, previous, None)[:-1]))
         self._events = []
         fresh = [(board, *insert_row(task, newest[task.id]), self._born.pop(task.seq, 0)) for task in self._new]
-        ready = [task for task in (*self._new, *self._dirty.values()) if is_ready(task)]
+        ready = [task for task in (*self._new, *self._dirty.values()) if task.is_ready]
         saved = [(board, *save_row(task, newest[task.id])) for task in self._dirty.values()]
         self._new, self._dirty = [], {}
         gathered, self._pending = self._pending, []
