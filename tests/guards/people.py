@@ -57,11 +57,11 @@ class Process:
         """To the whole group, as a terminal does on Ctrl-C."""
         os.killpg(self.pid, number)
 
-    def end(self, number: int | None = None, *, only: bool = False) -> int:
+    def end(self, number: int | None = None, *, only: bool = False, patience: float = PATIENCE) -> int:
         """Its exit code, after this signal (to its group, unless `only` to itself)."""
         if number is not None:
             os.kill(self.pid, number) if only else self.signal(number)
-        return self._process.wait(PATIENCE)
+        return self._process.wait(patience)
 
     def finish(self) -> tuple[int, str, str]:
         out, err = self._process.communicate(timeout=PATIENCE)

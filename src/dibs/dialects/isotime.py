@@ -70,7 +70,10 @@ def whole(at: float) -> str:
 
 def precise(at: float) -> str:
     """To the microsecond where that says more than the second: 2026-01-24T10:00:00.000250Z."""
-    seconds, micros = divmod(round(at * 1_000_000), 1_000_000)
+    seconds = at // 1
+    micros = round((at - seconds) * 1_000_000)  # not of the product: from 2106 on that is too coarse to hold them
+    if micros == 1_000_000:
+        seconds, micros = seconds + 1, 0
     if not micros:
         return whole(seconds)
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micros:06d}Z"
