@@ -9,7 +9,7 @@ used. Its parts, of which `--parts` chooses some:
   connection before its use); ratios are to the faster of the two. The limit is half of what `pgbench -N` does, as
   claim+complete is two transactions; `pgbench -N -M prepared` is shown beside it.
 - batches: `claim(worker, n=32)` alone, then the completions alone.
-- growth: the same work on boards of 10k and 1M tasks, in turns.
+- growth: the same work on boards of 10k and 1M tasks, in turns, right after a checkpoint and after `--load` seconds.
 - snapshot: claim, complete and add in a closed loop while another session keeps a REPEATABLE READ snapshot for `--hold`
   seconds, which keeps every dead row in place.
 - trips: round trips to the server for each call, counted by a proxy.
@@ -49,6 +49,7 @@ def main():
     add("--connections", type=common.numbers, default=(1, 4, 16, 64), metavar="N,…", help="default 1,4,16,64")
     add("--growth-connections", type=common.numbers, default=(4, 16), metavar="N,…", help="default 4,16")
     add("--sizes", type=common.numbers, default=SIZES, metavar="N,…", help="tasks on a board, for growth")
+    add("--load", type=float, default=15, metavar="SECONDS", help="before growth is measured (default %(default)g)")
     add("--backlog", type=int, help="tasks waiting, for throughput and batches (default: enough)")
     add("--hold", type=float, default=120, metavar="SECONDS", help="age of the snapshot (default %(default)g)")
     add("--hold-connections", type=int, default=JUDGED, metavar="N", help="its load (default %(default)s)")

@@ -14,8 +14,11 @@ from tests.nowhere import NO_CLIENTS
 from tests.postgres import server as postgres
 
 os.environ["DIBS_RUNTIME_DIR"] = NO_CLIENTS
+# Under nohup, or as a background job of a script, these are ignored, and would be by whatever the tests start.
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a run under nohup: what tests start would ignore it, too
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "default",
     max_examples=50,

@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from dibs.model import Message as Message
     from dibs.model import TaskStatus as TaskStatus
     from dibs.model import Worker as Worker
+    from dibs.pool.pool import AgentPool as AgentPool
+    from dibs.pool.results import AgentResult as AgentResult
 
 _HOME = {
     "TaskBoard": "board",
+    "AgentPool": "pool.pool",
+    "AgentResult": "pool.results",
     "BoardTask": "model",
     "TaskStatus": "model",
     "Worker": "model",

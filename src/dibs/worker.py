@@ -63,6 +63,17 @@ def role_of(name: str | None) -> str | None:
     return first if first in _ROLES else None
 
 
+def stale_timeout() -> float | None:
+    """How long claims last unless they say otherwise; a team tells its agents' servers and commands so."""
+    given = os.environ.get("DIBS_STALE_TIMEOUT")
+    if not given:
+        return None
+    try:
+        return limits.seconds(float(given), "DIBS_STALE_TIMEOUT")
+    except ValueError:
+        raise Invalid(f"DIBS_STALE_TIMEOUT must be a number of seconds, not {given!r:.40}") from None
+
+
 def login_name(env: Mapping[str, str]) -> str:
     for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
         if env.get(variable):

@@ -42,13 +42,12 @@ LONGEST_TEMPORARY = 60
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "200",
-    "shared_buffers": "32MB",
     # In the data folder, as segments in /dev/shm would outlive a server that is killed.
     "dynamic_shared_memory_type": "mmap",
     "log_line_prefix": "%m [%p] %q%a ",
     "timezone": "UTC",
 }
-FAST = {"fsync": "off", "full_page_writes": "off"}
+FAST = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "32MB"}
 # Only the tests' role may come by TCP, which other users of the machine can reach; the superuser is behind the folder's
 # permissions.
 ACCESS = f"local all all trust\nhost all {SUPERUSER} 127.0.0.1/32 reject\nhost all all 127.0.0.1/32 trust\n"

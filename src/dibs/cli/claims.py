@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from dibs.cli.args import UsageError
 from dibs.errors import AmbiguousId, NotFound
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.model import BoardTask, Event
+    from dibs.pool.notice import Team
 
 DEFAULT_WAIT = 60.0
 RECENT = 500
@@ -108,8 +111,12 @@ def _nothing(ctx: Context) -> int:
         hint = "wait for work: dibs wait --timeout 10m; what stands in the way: dibs list"
         if held := ctx.board.held_by(ctx.worker):
             hint = f"{ctx.worker.name} holds {_named(held)}: go on with that, or finish it: dibs done {held[0].id}"
+    team = _team(ctx)
+    if team is not None:
+        hint = team.advice
     if ctx.json:
-        ctx.emit({"claimed": False, "message": f"nothing to claim: {message}", "hint": hint})
+        more = {} if team is None else {"team": team.word}
+        ctx.emit({"claimed": False, "message": f"nothing to claim: {message}", "hint": hint, **more})
     else:
         from dibs.cli import render
 
@@ -285,6 +292,15 @@ def _after_done(ctx: Context, task: BoardTask) -> list[str]:
             more = f" and {len(ready) - 10:,} more" if len(ready) > 10 else ""
             lines += wrap(f"now ready: {', '.join(ready[:10])}{more}", ctx.width)
     return lines
+
+
+def _team(ctx: Context) -> Team | None:
+    """The team that this command's agent belongs to, if it is in one."""
+    if not os.environ.get("DIBS_TEAM"):
+        return None
+    from dibs.pool.notice import around
+
+    return around(ctx.worker.name)
 
 
 def wait(ctx: Context, args: Args) -> int:

@@ -40,13 +40,14 @@ class Context:
         if self._board is None:
             from dibs.address import open_store
             from dibs.board import TaskBoard
+            from dibs.worker import stale_timeout
 
             store = self._open(open_store)
             if hasattr(store, "dialect"):
                 from dibs.guards import release_on_signals
 
                 release_on_signals()  # a lock file or folder outlives its maker, unlike a kernel's lock
-            self._board = TaskBoard(store=store)
+            self._board = TaskBoard(store=store, stale_timeout=stale_timeout())
         return self._board
 
     def _open(self, open_store: Callable[..., Store]) -> Store:

@@ -31,9 +31,11 @@ def mcp(ctx: Context, args: Args) -> int:
     def open_board(agent: str | None = None) -> TaskBoard:
         from dibs.address import open_store
         from dibs.board import TaskBoard
+        from dibs.worker import stale_timeout
 
         try:
-            return TaskBoard(store=open_store(ctx.url, agent=agent or ctx.as_name))
+            store = open_store(ctx.url, agent=agent or ctx.as_name)
+            return TaskBoard(store=store, stale_timeout=stale_timeout())
         except Exception as error:
             ctx.explain(error)
             raise

@@ -7,6 +7,7 @@ import os
 from dibs import fs
 from dibs.errors import BoardUnusable, Invalid
 from dibs.places import find_place
+from dibs.worker import stale_timeout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ def open_dialect(
     place = place_of(folder)
     folder += mark + query
     kind.require(folder, create=create, agent=agent)
-    return kind(folder, place=place, clock=clock, durable=durability == "full", agent=agent)
+    # Only document 004 lets a board end claims that somebody made by hand.
+    more = {"stale": stale_timeout()} if scheme == "taskboard" else {}
+    return kind(folder, place=place, clock=clock, durable=durability == "full", agent=agent, **more)
 
 
 def store_class(scheme: str) -> type[FileStore]:

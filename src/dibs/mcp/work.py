@@ -15,11 +15,14 @@ from dibs.errors import DibsError, NotClaimable, NotFound
 from dibs.mcp import answers
 from dibs.mcp.answers import Answer
 from dibs.mcp.arguments import Arguments
-from dibs.mcp.seat import Call, report
+from dibs.mcp.seat import WAIT, Call, report
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, OPEN, PENDING, REVIEW, BoardTask, Event, TaskStatus
+from dibs.pool import notice
 
 PAGE = 20
 LOCKS = 20
+LOOK = 2.0
+"""Seconds after which a wait looks although nothing was written: leases run out, and processes die, in silence."""
 
 T = TypeVar("T")
 
@@ -31,7 +34,9 @@ def claim_task(call: Call, args: Arguments) -> Answer:
     board, who = call.board, call.worker
     task_id, key = args.get("task_id"), args.get("request_key")
     held = board.held_by(who)
-    end = time.monotonic() + args.get("wait_seconds", 0)
+    team = notice.around(who.name)
+    patience = args.get("wait_seconds", WAIT if team is not None and not task_id and not team.is_over else 0)
+    end = time.monotonic() + patience
     try:
         task = _claim_named(call, task_id, key, end) if task_id else _claim_any(call, key, end)
     except NotClaimable as error:
@@ -42,7 +47,7 @@ def claim_task(call: Call, args: Arguments) -> Answer:
     if task is not None and key is None:  # with a request key the same call again finds the claim
         call.undo_by(_releasing(call, task))
     if task is None:
-        return {"claimed": False, **_nothing(call, args.get("wait_seconds", 0)), **_also(held)}
+        return {"claimed": False, **_nothing(call, patience), **_also(held)}
     return _claimed(call, task, held)
 
 
@@ -52,10 +57,19 @@ def _releasing(call: Call, task: BoardTask) -> Callable[[], object]:
 
 
 def _claim_any(call: Call, key: str | None, end: float) -> BoardTask | None:
+    store = call.board.store
+    mark = store.mark_change()
     task = call.board.claim(call.worker, request_key=key)
+    look_at = time.monotonic() + LOOK
     for length in call.until(end) if task is None else ():
-        # Waiting only reads; a claim is tried when there is something.
-        if call.board.wait(call.worker, length) and not call.gone:
+        team = notice.around(call.worker.name)
+        if team is not None and team.is_over:
+            break
+        if not store.wait_change(mark, length) and time.monotonic() < look_at:
+            continue
+        mark, look_at = store.mark_change(), time.monotonic() + LOOK
+        # Looking only reads; a claim is tried when there is something.
+        if call.board.wait(call.worker, 0) and not call.gone:
             task = call.board.claim(call.worker, request_key=key)
             if task is not None:
                 break
@@ -117,13 +131,19 @@ def _also(held: Sequence[BoardTask]) -> Answer:
 
 
 def _nothing(call: Call, waited: float) -> Answer:
-    """Why there is nothing to claim, and what to do about it."""
+    """Why there is nothing to claim, and what to do about it: in a team that is for the team to say."""
+    team = notice.around(call.worker.name)
+    answer = _standing(call, waited, None if team is None else team.advice)
+    return answer if team is None else {**answer, "team": team.word}
+
+
+def _standing(call: Call, waited: float, advised: str | None) -> Answer:
     counts = call.board.counts()
     open_now = {str(status): counts[status] for status in OPEN if counts[status]}
     if not open_now:
         done = f"all {sum(counts.values())} tasks are closed" if sum(counts.values()) else "the board has no tasks"
         failed = f" ({counts[FAILED]} failed)" if counts[FAILED] else ""
-        return {"message": f"Nothing to claim: {done}{failed}. You can stop."}
+        return {"message": f"Nothing to claim: {done}{failed}. {advised or 'You can stop.'}"}
     some, _ = call.board.tasks([PENDING], limit=3)
     why = {task.id: [reason.text for reason in call.board.reasons(task.id, call.worker)] for task in some}
     waiting = [{"task_id": task_id, "why": texts} for task_id, texts in why.items() if texts]
@@ -133,6 +153,8 @@ def _nothing(call: Call, waited: float) -> Answer:
     own = len(call.board.held_by(call.worker))
     if own and own == counts[IN_PROGRESS]:
         advice = "What is in progress is yours: finish that first."
+    elif advised:
+        advice = advised
     elif not counts[IN_PROGRESS]:
         advice = "Nobody is working, so waiting alone frees nothing: see what the tasks wait for, or stop."
     message = f"Nothing to claim{after}: {standing}. {advice}"

@@ -54,6 +54,8 @@ WAL_PAGES = 4000
 """Checkpoint when the WAL has this many pages (8 MB)."""
 WAL_BYTES = 32 * 1024 * 1024
 """The WAL file is cut back to this size when it is reset."""
+QUIET = 5.0
+"""Seconds without a change after which whoever waits looks less often."""
 PAGE = 2048
 
 _stores: dict[int, ref[SqliteStore]] = {}
@@ -127,6 +129,8 @@ class SqliteStore:
         self._pid = 0
         self._gate = -1
         self._file: tuple[int, int] | None = None
+        self._stirred = time.monotonic()
+        """When somebody who waits here last saw a change, or opened the board."""
         # From here on a fork waits for whatever this store is doing with SQLite, opening and closing included.
         _stores[id(self)] = ref(self)
         with self._turn:
@@ -420,13 +424,15 @@ class SqliteStore:
         return self._syncs.committed()
 
     def wait_change(self, mark: int, timeout: float) -> bool:
-        # A look costs one pread of eight bytes: at 40 a second that is nothing, and it needs no file watcher.
+        # A look costs one pread of eight bytes: at 40 a second that is little, and it needs no file watcher. Where nothing
+        # has happened for a while, many who wait would still add up, so they look less often.
         end = time.monotonic() + timeout
         while self.mark_change() == mark:
-            left = end - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            if now >= end:
                 return False
-            time.sleep(min(0.025, left))
+            time.sleep(min(0.025 if now - self._stirred < QUIET else 0.1, end - now))
+        self._stirred = time.monotonic()
         return True
 
 

@@ -1,0 +1,140 @@
+"""Agents' processes, for asyncio: started through a warden, waited for, ended with all that they started.
+
+    process = await AgentProcess.start(argv, env=…, cwd=…, stdin=path, output=path)      OSError if it cannot be
+    code = await process.wait()          its exit code, minus a signal's number; when nothing below it is left
+    process.end(grace) / process.kill_all() / process.kill()
+
+If this process dies, the wardens see the end of their input and end their agents. If a warden dies without a word, what
+it leaves is found by the session in its environment (`stragglers`) and killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from dibs.errors import Unsupported
+from dibs.pool import warden
+
+LOST = -signal.SIGKILL if hasattr(signal, "SIGKILL") else 1
+"""The exit code of an agent whose warden was killed, and it with it."""
+
+
+class AgentProcess:
+    def __init__(self, process: asyncio.subprocess.Process, pid: int, session: str) -> None:
+        self._process = process
+        self._session = session
+        self.pid = pid
+        """Of the agent's own process, not its warden's."""
+        self.left = 0
+        """So many processes were still there when it ended."""
+
+    @classmethod
+    async def start(
+        cls,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        output: str,
+        stdin: str | None = None,
+    ) -> AgentProcess:
+        """`env` is the whole environment, and has the session that tells this start from others (DIBS_SESSION)."""
+        if os.name != "posix":
+            raise Unsupported("agents are run as process groups, which this system has not", hint="run it under WSL")
+        order = {"argv": list(argv), "env": dict(env), "cwd": cwd, "stdin": stdin, "output": output}
+        # A fault of the warden itself is told where the agent's are. Our own stderr may be a pipe that somebody reads
+        # to its end, and the screen.
+        with open(output, "ab", opener=_privately) as errors:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", warden.__file__,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
+            )  # fmt: skip
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps(order).encode() + b"\n")
+            await process.stdin.drain()
+            said = json.loads(await process.stdout.readline() or b"{}")
+        except BaseException:
+            # Cancelled, or the warden is gone: whatever was started sees the end of its input.
+            process.stdin.close() if process.stdin is not None else None
+            raise
+        if "failed" in said:
+            await process.wait()
+            raise OSError(said["errno"], said["failed"])
+        if "started" not in said:
+            raise OSError(0, f"the process that looks after the agent has died ({await process.wait()})")
+        return cls(process, said["started"], env["DIBS_SESSION"])
+
+    async def wait(self) -> int:
+        """The agent's exit code, once nothing that it started is left."""
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        await self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if line:
+            said = json.loads(line)
+            self.left = said["left"]
+            return int(said["ended"])
+        await asyncio.to_thread(end_stragglers, self._session)
+        return LOST
+
+    def end(self, grace: float) -> None:
+        """Ask the agent and all that it started to end; what has not after `grace` seconds is killed."""
+        self._tell(f"end {grace}")
+
+    def kill_all(self) -> None:
+        self._tell("kill")
+
+    def kill(self) -> None:
+        """SIGKILL to the agent's own process."""
+        try:
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def _tell(self, what: str) -> None:
+        pipe = self._process.stdin
+        if pipe is not None and not pipe.is_closing():
+            pipe.write(what.encode() + b"\n")
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def stragglers(session: str) -> list[int]:
+    """Processes that were started with this session in their environment. Elsewhere than on Linux none is known."""
+    mark = b"DIBS_SESSION=" + session.encode()
+    found = []
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if mark in file.read().split(b"\0"):
+                        found.append(int(name))
+            except OSError:
+                continue  # another user's, or gone
+    return found
+
+
+def end_stragglers(session: str) -> int:
+    """Kill what a dead warden left; how many there were."""
+    for tried in range(20):
+        left = stragglers(session)
+        if not left:
+            return tried
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        time.sleep(0.05)
+    return len(left)

@@ -1,0 +1,46 @@
+"""Claude Code, without a person: `claude -p`, the prompt on its standard input.
+
+Read from `claude --help` of 2.1.325, the changelog up to 2.1.240 (github.com/anthropics/claude-code, 5cfc0a1) and
+code.claude.com/docs (headless, mcp, permissions), and tried with 2.1.325 against a server of our own in place of the
+model's.
+
+- The prompt comes on stdin: one argument cannot be longer than 128 KiB on Linux.
+- `--mcp-config` adds servers to the user's and the project's; under the same name it wins (since 2.0.30), so what
+  `dibs setup claude` wrote gives no second server. Not `--strict-mcp-config`: the user's other servers are wanted.
+- `--settings` adds to the user's and the project's settings; hooks of all of them run, the same command once.
+- `acceptEdits` lets it edit files in its folder; whatever would ask beyond that is denied, as nobody is there. Rules
+  that deny, in anybody's settings, stay stronger than what is allowed here.
+"""
+
+from __future__ import annotations
+
+from dibs.pool.runners.base import Launch, Order
+from dibs.pool.runners.presets import GIT, Preset, hooks, json_file, servers
+
+ALLOWED = ("mcp__dibs", *(f"Bash(git {verb} *)" for verb in GIT), "Bash(git status)", "Bash(git diff)", "Bash(git log)")
+"""All tools of the server dibs, and git as far as it stays here."""
+MODE = "acceptEdits"
+
+
+class Claude(Preset):
+    name = "claude"
+    program = "claude"
+    title = "Claude Code"
+    install = "install it: curl -fsSL https://claude.ai/install.sh | bash, or npm install -g @anthropic-ai/claude-code"
+
+    def launch(self, order: Order) -> Launch:
+        argv = [self._command(), "-p", "--mcp-config", mcp_file(order), "--settings", settings_file(order)]
+        argv += ["--permission-mode", MODE, "--allowedTools", ",".join(ALLOWED)]
+        if self.model is not None:
+            argv += ["--model", self.model]
+        return Launch([*argv, *self.args], stdin=order.prompt)
+
+
+def mcp_file(order: Order) -> str:
+    """The server. Its tools are what the agent is there for, so they are not put off until it searches for tools."""
+    entries = {name: {**entry, "alwaysLoad": True} for name, entry in servers(order, "claude").items()}
+    return json_file(order, "mcp.json", {"mcpServers": entries})
+
+
+def settings_file(order: Order) -> str:
+    return json_file(order, "settings.json", {"hooks": hooks(order, "claude")})

@@ -1,0 +1,128 @@
+"""Gemini CLI, without a person: the prompt on its standard input, which alone makes it end after one.
+
+Read from the documentation and sources at github.com/google-gemini/gemini-cli, 5411f11 of 2026-08-21 (0.56.0-nightly):
+docs/cli/headless.md, docs/cli/trusted-folders.md, docs/reference/configuration.md and policy-engine.md,
+packages/cli/src/config/settings.ts and config.ts, packages/core/src/policy/config.ts, tools/mcp-client.ts and
+services/environmentSanitization.ts; and tried with 0.61.0 against a server of our own in place of the model's.
+
+- The prompt comes on stdin and not with `-p`: an argument is limited to 128 KiB, and both would be joined.
+- There is no option for a server, only settings files: the machine's, which must be root's (0.61.0), the user's and the
+  project's. So each start gets a home of its own (GEMINI_CLI_HOME), in which the user's settings have the server and
+  the hooks added, and all else is a link to the user's real files.
+- Of one server the strongest layer's entry counts, whole: where `dibs setup gemini` was run, that is the project's. It
+  is as good, for servers get Gemini's environment (but for what looks secret); unless it names another board.
+- Hooks of all layers run, the same command once.
+- `auto_edit` lets it edit unasked; the rest is denied, as nobody is there, but for dibs' tools and git, by a policy of
+  the user's rank. `--policy` replaces the user's folder of policies, so that is named, too; what `policyPaths` in
+  settings names is not read.
+- A folder that is not trusted gets no servers, no hooks, and no start: whoever starts a team there trusts it. By the
+  variable and not by `--skip-trust`, which comes too late for the project's own settings (0.61.0).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from dibs.errors import Invalid
+from dibs.places import find_place
+from dibs.pool.runners.base import Launch, Order
+from dibs.pool.runners.presets import GIT, Preset, hooks, json_file, private_file, server
+from dibs.setup.clients import CLIENTS
+from dibs.setup.jsonc import parse
+
+TOOL = 300_000
+"""Milliseconds for one call of a tool."""
+_HOME, _TRUST = "GEMINI_CLI_HOME", "GEMINI_CLI_TRUST_WORKSPACE"
+
+
+class Gemini(Preset):
+    name = "gemini"
+    program = "gemini"
+    title = "Gemini CLI"
+    install = "install it: npm install -g @google/gemini-cli"
+
+    def launch(self, order: Order) -> Launch:
+        _check_board(order)
+        real = os.path.join(os.environ.get(_HOME) or os.path.expanduser("~"), ".gemini")
+        argv = [self._command(), "--approval-mode", "auto_edit", "--output-format", "text"]
+        argv += ["--policy", private_file(order, "policy.toml", POLICY)]
+        if os.path.isdir(policies := os.path.join(real, "policies")):
+            argv += ["--policy", policies]
+        if self.model is not None:
+            argv += ["--model", self.model]
+        return Launch([*argv, *self.args], {_HOME: home(order, real), _TRUST: "true"}, order.prompt)
+
+
+POLICY = f"""\
+[[rule]]
+toolName = "*"
+mcpName = "dibs"
+decision = "allow"
+priority = 1
+
+[[rule]]
+toolName = "run_shell_command"
+commandPrefix = [{", ".join(f'"git {verb}"' for verb in GIT)}]
+decision = "allow"
+priority = 1
+"""
+"""What runs unasked. The priority is the lowest: what the user's own policies deny stays denied."""
+
+
+def home(order: Order, real: str) -> str:
+    """A home for one start: the user's, with our server and hooks in its settings."""
+    top = os.path.join(order.folder, "home")
+    folder = os.path.join(top, ".gemini")
+    os.makedirs(folder, 0o700)
+    if os.path.isdir(real):
+        for name in os.listdir(real):
+            if name != "settings.json":
+                os.symlink(os.path.join(real, name), os.path.join(folder, name))
+    json_file(order, os.path.join("home", ".gemini", "settings.json"), settings(order, _read(real)))
+    return top
+
+
+def settings(order: Order, users: dict[str, Any]) -> dict[str, Any]:
+    ours = {**server(order, "gemini"), "timeout": TOOL}
+    events = _table(users, "hooks")
+    for event, entries in hooks(order, "gemini").items():
+        before = events.get(event)
+        events[event] = [*(before if isinstance(before, list) else []), *entries]
+    return {**users, "mcpServers": {**_table(users, "mcpServers"), "dibs": ours}, "hooks": events}
+
+
+def _table(parent: dict[str, Any], key: str) -> dict[str, Any]:
+    value = parent.get(key)
+    return dict(value) if isinstance(value, dict) else {}
+
+
+def _read(real: str) -> dict[str, Any]:
+    """The user's settings, none if there are none. What cannot be read must not be left out silently."""
+    path = os.path.join(real, "settings.json")
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read()
+        value = parse(text).value if text.strip() else {}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise Invalid(
+            f"your settings of Gemini CLI cannot be read: {path}: {error}",
+            hint="repair that file; Gemini CLI would not start with it either",
+        ) from None
+    return value if isinstance(value, dict) else {}
+
+
+def _check_board(order: Order) -> None:
+    """The project's server wins over ours. It works for this agent on this board, unless it names another."""
+    root = find_place(order.workspace).worktree or order.workspace
+    try:
+        argv = CLIENTS["gemini"].mcp_command(root) or []
+    except (ValueError, RecursionError):
+        return  # Gemini CLI says what is wrong with it
+    if "--board" in argv and argv[argv.index("--board") + 1 :][:1] != [order.env.get("DIBS_BOARD")]:
+        raise Invalid(
+            f"the server dibs in {os.path.join(root, '.gemini', 'settings.json')} names a board, and it is another one",
+            hint="let it find the board by itself: dibs setup gemini",
+        )

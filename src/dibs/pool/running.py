@@ -1,0 +1,364 @@
+"""A run: which agents live when, and when it is over.
+
+What both kinds have in common (`Run`): the changelog is followed, so that every change of the board wakes the loop and
+every completed task is known by the agent that did it; leases are kept for as long as processes live; at the end,
+whatever the end is, no process is left and everything that agents held is given back.
+
+A team (`TeamRun`) has at most one lead, which is started once, and workers, which are started when there is work for
+them: as many as there are tasks to claim or in work, never more than the pool has. A worker that ended is started
+again while there is work. A start that closed no task is a failure; too many in a row, and the worker is given up.
+The run is over when the lead has ended, and the board is done, or can't go on, or nobody is left to go on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from dibs.errors import DibsError
+from dibs.model import IN_PROGRESS, Event
+from dibs.pool.agents import RESTARTING, RUNNING, WAITING, Agent
+from dibs.pool.pool import AgentPool
+from dibs.pool.results import COMPLETED, DONE, GAVE_UP, STUCK, Results
+from dibs.pool.standing import Standing, is_waiting_for_others, look, why_stuck
+from dibs.rules import LEASES
+
+PULSE = 1.0
+"""Seconds after which the loop looks even if nothing happened: leases run out, and processes die, in silence."""
+SWEEP = 5.0
+"""Seconds between two looks for what dead workers left, while nothing else can be done."""
+GAP = 0.1
+"""Seconds between two looks at the board, at least."""
+PATIENCE = 5.0
+LONGEST_PAUSE = 60.0
+
+_CLOSING = ("completed_activity", "submitted_activity", "failed_activity")
+_DOING = ("completed_activity", "submitted_activity")
+
+
+class Run:
+    kind = ""
+
+    def __init__(self, pool: AgentPool, agents: Sequence[Agent]) -> None:
+        self.pool = pool
+        self.board = pool.board
+        self.agents = list(agents)
+        self._by_name = {agent.name: agent for agent in self.agents}
+        self._sessions: dict[str, str | None] = {}
+        """Task to the session that claimed it last, since the run began."""
+        self._wake = asyncio.Event()
+        self._lives: dict[asyncio.Task[None], Agent] = {}
+        self._seen = 0
+        self._printed: dict[str, int] = {}
+        self._cost = 0.0
+        """Seconds that the last look at the board took: a large board is looked at less often."""
+
+    async def play(self) -> Results:
+        began = time.monotonic()
+        pool = self.pool
+        self._seen = await pool.call(self._last_event)
+        pool.tell(
+            "run_started", None, f"{self.kind} of {len(self.agents)} on {self.board.url}",
+            board=self.board.url, folder=pool.folder, agents=[agent.name for agent in self.agents], mode=pool.mode,
+        )  # fmt: skip
+        chores = [asyncio.create_task(chore) for chore in (self._follow(), self._keep(), self._tail())]
+        try:
+            ending, why = await self.work()
+            await self._go_home()
+        finally:
+            try:
+                await self._end_all(PATIENCE)
+            finally:
+                for chore in chores:
+                    chore.cancel()
+                await asyncio.gather(*chores, return_exceptions=True)
+        await self._news(0.0)
+        await pool.call(pool.tidy)
+        seconds = round(time.monotonic() - began, 3)
+        results = Results([agent.result() for agent in self.agents if agent.run], ending, why, seconds)
+        pool.tell("run_ended", None, f"{ending}: {why}", ending=ending, why=why, seconds=seconds)
+        return results
+
+    async def work(self) -> tuple[str, str]:
+        """Until it is over; how it ended, and why."""
+        raise NotImplementedError
+
+    def start(self, agent: Agent, prompt: Callable[[], str]) -> None:
+        agent.become(RUNNING)
+        life = asyncio.create_task(agent.live(self.pool, prompt))
+        self._lives[life] = agent
+        life.add_done_callback(lambda _: self._wake.set())
+
+    def collect(self) -> list[Agent]:
+        """Agents whose start has ended since the last call. What went wrong inside the pool is raised here."""
+        over = {life: self._lives.pop(life) for life in list(self._lives) if life.done()}
+        for life in over:
+            life.result()
+        return list(over.values())
+
+    async def pause(self, seconds: float) -> None:
+        """Until something happens, at most so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+            await asyncio.sleep(max(GAP, 4 * self._cost))  # what comes in bursts is looked at once
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    # -- the end
+
+    async def _go_home(self) -> None:
+        """The work is over: agents that are told so by their servers end by themselves; then they are ended."""
+        self.pool.post(over=True)
+        if self._lives:
+            await asyncio.wait(self._lives, timeout=self.pool.grace)
+
+    async def _end_all(self, grace: float) -> None:
+        """Nothing is left when this returns. Another cancellation meanwhile kills what is still there at once."""
+        self.pool.post(over=True)
+        for agent in self._lives.values():
+            agent.end(grace)
+        failure: BaseException | None = None
+        while self._lives:
+            try:
+                await asyncio.wait(self._lives)
+                self.collect()
+            except BaseException as error:
+                failure = error
+                for agent in self._lives.values():
+                    agent.kill_all()
+        if failure is not None:
+            raise failure
+
+    # -- chores
+
+    def _last_event(self) -> int:
+        with self.board.store.read() as tx:
+            return tx.last_event()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._news(PULSE)
+            except DibsError:
+                await asyncio.sleep(PULSE)  # busy, or away for a moment
+
+    async def _news(self, patience: float) -> None:
+        for event in await self.pool.call(self._next_events, patience):
+            if event.seq > self._seen:  # not told meanwhile by another call of this
+                self._seen = event.seq
+                self._note(event)
+                self._wake.set()
+
+    def _next_events(self, patience: float) -> list[Event]:
+        store = self.board.store
+        mark = store.mark_change()
+        found = list(self.board.changelog(self._seen))
+        if not found and patience:
+            store.wait_change(mark, patience)
+            found = list(self.board.changelog(self._seen))
+        return found
+
+    def _note(self, event: Event) -> None:
+        """Who did what; passed on to whoever listens."""
+        task, agent = event.task_id, self._by_name.get(event.worker)
+        if task is not None and event.action == "claimed_activity":
+            holder = (event.data or {}).get("set", {}).get("holder") or {}
+            self._sessions[task] = holder.get("session") if isinstance(holder, dict) else None
+        if agent is not None and task is not None and self._is_of(agent, task):
+            agent.claimed_in_run += event.action == "claimed_activity"
+            agent.done_in_run += event.action in _CLOSING
+            if event.action in _DOING and task not in agent.tasks:
+                agent.tasks.append(task)
+        told: dict[str, Any] = {"seq": event.seq, "action": event.action, "task_id": task, "worker": event.worker}
+        text = " ".join(str(part) for part in (event.worker, event.action, task, event.details) if part)
+        self.pool.tell("board", None if agent is None else agent.name, text, **told, details=event.details)
+
+    def _is_of(self, agent: Agent, task: str) -> bool:
+        """Another team on this board may have an agent of the same name."""
+        session = self._sessions.get(task)
+        return session is None or session == agent.session
+
+    async def _keep(self) -> None:
+        """Keep the leases of whoever lives, also of agents that claim by commands and have no server to do it."""
+        lease = self.pool.stale_timeout or LEASES["agent"]
+        while True:
+            await asyncio.sleep(min(15.0, lease / 6))
+            for agent in self.agents:
+                if agent.is_running:
+                    try:
+                        await self.pool.call(self.board.keep, agent.worker)
+                    except DibsError:
+                        pass  # busy: there is time for another try
+
+    async def _tail(self) -> None:
+        while self.pool.tails:
+            await asyncio.sleep(0.3)
+            for agent in self.agents:
+                for line in await self.pool.call(self._fresh_lines, agent):
+                    self.pool.tell("output", agent.name, line)
+
+    def _fresh_lines(self, agent: Agent) -> list[str]:
+        """Whole lines that an agent has printed since the last look; of a flood only its end."""
+        path = agent.output_file
+        if path is None:
+            return []
+        try:
+            with open(path, "rb") as file:
+                at = file.seek(0, 2)
+                seen = self._printed.get(path, 0)
+                file.seek(max(seen, at - 65_536))
+                whole, _, _ = file.read(65_536).rpartition(b"\n")
+                self._printed[path] = file.tell() if not whole else max(seen, at - 65_536) + len(whole) + 1
+        except OSError:
+            return []
+        return whole.decode("utf-8", "replace").splitlines() if whole else []
+
+
+class ParallelRun(Run):
+    kind = "a queue"
+
+    def __init__(self, pool: AgentPool, work: Sequence[tuple[Agent, str]]) -> None:
+        super().__init__(pool, [agent for agent, _ in work])
+        self._todo = list(work)
+
+    async def work(self) -> tuple[str, str]:
+        self.pool.post()
+        while self._todo or self._lives:
+            while self._todo and len(self._lives) < self.pool.max_agents:
+                agent, prompt = self._todo.pop(0)
+                self.start(agent, partial(str, prompt))
+            await self.pause(PULSE)
+            self.collect()
+        bad = [agent.name for agent in self.agents if agent.status != COMPLETED]
+        if bad:
+            return GAVE_UP, f"{len(bad)} of {len(self.agents)} agents did not complete: {', '.join(bad[:5])}"
+        return DONE, f"all {len(self.agents)} agents have completed"
+
+
+class TeamRun(Run):
+    kind = "a team"
+
+    def __init__(self, pool: AgentPool, lead: Agent | None, lead_prompt: str, workers: Sequence[Agent]) -> None:
+        super().__init__(pool, [*([lead] if lead else []), *workers])
+        self.lead = lead
+        self.workers = list(workers)
+        self._lead_prompt = lead_prompt
+        self._retried_at = -1
+        self._swept = 0.0
+
+    async def work(self) -> tuple[str, str]:
+        self.pool.post(planning=self.lead is not None)
+        if self.lead is not None:
+            self.start(self.lead, lambda: self._lead_prompt)
+        while True:
+            if ended := self.collect():
+                await self._news(0.0)  # what they did last counts
+            for agent in ended:
+                self._judge(agent)
+            standing = await self._look()
+            self._start_workers(standing)
+            if self.lead is None or not self.lead.is_running:
+                over = await self._over(standing)
+                if over is not None:
+                    return over
+            await self.pause(PULSE)
+
+    async def _look(self) -> Standing:
+        names = [agent.name for agent in self.agents]
+        began = time.monotonic()
+        standing: Standing = await self.pool.call(look, self.board, names)
+        self._cost = time.monotonic() - began
+        idle = not standing.ready and standing.counts[IN_PROGRESS]
+        if idle and time.monotonic() - self._swept > SWEEP:
+            self._swept = time.monotonic()
+            if await self.pool.call(self.board.recover):
+                standing = await self.pool.call(look, self.board, names)
+        return standing
+
+    # -- workers
+
+    def _start_workers(self, standing: Standing) -> None:
+        running = [agent for agent in self.workers if agent.is_running]
+        busy = sum(bool(standing.holding[agent.name]) for agent in running)
+        wanted = min(len(self.workers), busy + standing.ready) - len(running)
+        now = time.monotonic()
+        for agent in self.workers:
+            if wanted > 0 and not agent.is_running and not agent.is_given_up and agent.not_before <= now:
+                self.start(agent, partial(self.pool.prompt, agent))
+                wanted -= 1
+
+    def _judge(self, agent: Agent) -> None:
+        """A start is over: will there be another?"""
+        if agent is self.lead:
+            self.pool.post(planning=False)
+            return
+        if agent.done_in_run:
+            agent.failures = 0
+        else:
+            agent.failures += 1
+        if agent.failures > self.pool.restarts:
+            agent.is_given_up = True
+            why = agent.error or "it ends without finishing a task"
+            times = f"{agent.failures} starts" if agent.failures > 1 else "one start"
+            self.pool.tell("agent_gave_up", agent.name, f"{agent.name} is given up after {times}: {why}", why=why)
+        elif agent.failures:
+            wait = min(LONGEST_PAUSE, 2.0 ** (agent.failures - 1))
+            agent.not_before = time.monotonic() + wait
+            agent.become(RESTARTING)
+            why = agent.error or "it has ended without finishing a task"
+            text = f"{agent.name} is started again in {wait:g} s, if there is work: {why}"
+            self.pool.tell("agent_restarts", agent.name, text, run=agent.run + 1, after=wait, why=why)
+        else:
+            agent.become(WAITING)
+
+    # -- is it over?
+
+    async def _over(self, standing: Standing) -> tuple[str, str] | None:
+        if standing.is_finished:
+            return self._finished(standing)
+        if standing.claims:
+            return None
+        if standing.ready:
+            left = [agent for agent in self.workers if not agent.is_given_up]
+            return None if left or any(agent.is_running for agent in self.workers) else self._abandoned(standing)
+        if standing.counts[IN_PROGRESS]:
+            return None  # a claim that has run out: the next look gives it back
+        if await self.pool.call(is_waiting_for_others, self.board, [agent.name for agent in self.agents]):
+            return None
+        if self._retried_at != standing.open and any(agent.is_running for agent in self.workers):
+            # Files that our own idle workers keep may be all that is in the way: end them, and look again.
+            self._retried_at = standing.open
+            await self._end_workers()
+            return None
+        return STUCK, await self.pool.call(why_stuck, self.board)
+
+    async def _end_workers(self) -> None:
+        for agent in self.workers:
+            agent.end(PATIENCE)
+        while self._lives:
+            await asyncio.wait(self._lives)
+            for agent in self.collect():
+                agent.become(WAITING)
+        self._wake.set()
+
+    def _finished(self, standing: Standing) -> tuple[str, str]:
+        failed = standing.total - standing.completed
+        if not standing.total and self.lead is not None and self.lead.status != COMPLETED:
+            return GAVE_UP, f"the lead ended before it had added a task: {self.lead.error or self.lead.status}"
+        if not standing.total:
+            return DONE, "the board has no tasks"
+        closed = f"all {standing.total} tasks of the board are closed"
+        return DONE, f"{closed}, {failed} of them failed or cancelled" if failed else closed
+
+    def _abandoned(self, standing: Standing) -> tuple[str, str]:
+        errors = _last_errors(self.workers)
+        return GAVE_UP, f"{standing.open} tasks are open, and every worker has been given up: {errors}"
+
+
+def _last_errors(agents: Iterable[Agent]) -> str:
+    return "; ".join(dict.fromkeys(f"{a.error or 'ended without finishing a task'}" for a in agents if a.run))[:500]

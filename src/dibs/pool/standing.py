@@ -1,0 +1,120 @@
+"""How a board stands for a team: what there is to do, who holds what, and whether it can go on.
+
+standing = look(board, names)         cheap enough for twice a second, also on a large board
+standing.is_finished, standing.is_still_moving
+why_stuck(board)                      in words, for a board on which nothing moves
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dibs import rules
+from dibs.board import TaskBoard
+from dibs.errors import Unsupported
+from dibs.model import (
+    COMPLETED,
+    FAILED,
+    IN_PROGRESS,
+    OPEN,
+    PENDING,
+    REVIEW,
+    BoardTask,
+    Lock,
+    Message,
+    TaskStatus,
+    Worker,
+)
+
+MESSAGES = 5
+READY = 64
+"""Ready tasks are counted up to here: more agents than this are not started at once."""
+
+_ANYONE = Worker("a worker of the team")
+
+
+class Standing:
+    def __init__(
+        self,
+        counts: dict[TaskStatus, int],
+        ready: int,
+        claims: list[BoardTask],
+        locks: list[Lock],
+        messages: list[Message],
+        names: Iterable[str],
+    ) -> None:
+        self.counts = counts
+        self.ready = ready
+        """Tasks that an agent could claim now, up to `READY`."""
+        self.claims = claims
+        """Live claims, by whoever."""
+        self.locks = locks
+        self.messages = messages
+        """The newest."""
+        self.holding: dict[str, list[BoardTask]] = {name: [] for name in names}
+        """Agents of the team, and the tasks that they hold."""
+        for task in claims:
+            if task.assigned_to in self.holding:
+                self.holding[task.assigned_to].append(task)
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def open(self) -> int:
+        return sum(self.counts[status] for status in OPEN)
+
+    @property
+    def completed(self) -> int:
+        return self.counts[COMPLETED]
+
+    @property
+    def is_finished(self) -> bool:
+        return not self.open
+
+    @property
+    def others(self) -> list[BoardTask]:
+        """Live claims of workers who are not of the team."""
+        return [task for task in self.claims if task.assigned_to not in self.holding]
+
+
+def look(board: TaskBoard, names: Iterable[str] = ()) -> Standing:
+    counts = board.counts()
+    ready = len(board.ready(_ANYONE, READY)) if counts[PENDING] or counts[IN_PROGRESS] else 0
+    with board.store.read() as tx:
+        now = tx.now
+        claims = [task for task in tx.in_progress() if rules.is_live(task, now)] if counts[IN_PROGRESS] else []
+        locks = [lock for lock in tx.locks() if lock.expires_at > now]
+    try:
+        messages = board.messages(MESSAGES)
+    except Unsupported:
+        messages = []
+    return Standing(counts, ready, claims, locks, messages, names)
+
+
+def is_waiting_for_others(board: TaskBoard, names: Iterable[str]) -> bool:
+    """Is some task kept by files that workers outside of the team hold? They will be given back, or run out."""
+    own = set(names)
+    tasks, _ = board.tasks([PENDING], limit=200)
+    return any(
+        reason.code == "path" and reason.worker is not None and reason.worker not in own
+        for task in tasks
+        for reason in board.reasons(task.id, _ANYONE)
+    )
+
+
+def why_stuck(board: TaskBoard) -> str:
+    """What the tasks that are left wait for."""
+    counts = board.counts()
+    left = [f"{counts[status]} {rules.spoken(status)}" for status in OPEN if counts[status]]
+    tasks, _ = board.tasks([PENDING, REVIEW], limit=3)
+    parts = []
+    for task in tasks:
+        if task.status is REVIEW:
+            parts.append(f"{task.id} waits for somebody to accept it: dibs accept {task.id}")
+            continue
+        reasons = board.reasons(task.id, _ANYONE)
+        parts += [f"{task.id} {reason.text}" for reason in reasons[:1]]
+    failed = f" ({counts[FAILED]} failed)" if counts[FAILED] else ""
+    return f"{' and '.join(left)} cannot go on{failed}: {'; '.join(parts) or 'see dibs list'}"

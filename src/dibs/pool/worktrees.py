@@ -1,0 +1,83 @@
+"""A git worktree, with a branch of its own, for each agent.
+
+    trees = Worktrees(workspace, folder, "dibs/1a2b")        Invalid if the workspace is no repository with a commit
+    tree, branch = trees.make("worker-1")
+    trees.tidy()                                            removes those in which nothing was done; what it kept
+
+Made below the run's folder, from the commit that the workspace is on. What agents commit stays on their branches; a
+worktree with commits or changes is never removed. A crash leaves worktrees as they are; `git worktree list` shows them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from dibs.errors import Invalid
+
+
+class Worktrees:
+    def __init__(self, workspace: str, folder: str, prefix: str) -> None:
+        self._folder = folder
+        self._prefix = prefix
+        self._made: dict[str, tuple[str, str]] = {}
+        self._workspace = workspace
+        try:
+            self._root = git(workspace, "rev-parse", "--show-toplevel")
+            self._base = git(workspace, "rev-parse", "--verify", "HEAD^{commit}")
+        except FileNotFoundError:
+            raise Invalid("worktrees need git, which is not installed here", hint="install git") from None
+        except GitError as error:
+            raise Invalid(
+                f"worktrees need a git repository with a commit, and {workspace} is none: {error}",
+                hint="make one: git init && git add . && git commit -m start; or leave worktrees out",
+            ) from None
+
+    @property
+    def has_changes(self) -> bool:
+        """Does the workspace have changes that are not committed? The worktrees do not have them."""
+        return bool(git(self._workspace, "status", "--porcelain", "--untracked-files=no"))
+
+    def make(self, name: str) -> tuple[str, str]:
+        """The worktree of an agent, and its branch; the same one again for the same name. The directory that answers to
+        the workspace: the same folder below the root."""
+        if name not in self._made:
+            tree, branch = os.path.join(self._folder, name), f"{self._prefix}/{name}"
+            git(self._workspace, "worktree", "add", "--quiet", "-b", branch, tree, self._base)
+            self._made[name] = (tree, branch)
+        tree, branch = self._made[name]
+        inside = os.path.join(tree, os.path.relpath(os.path.realpath(self._workspace), os.path.realpath(self._root)))
+        return os.path.normpath(inside) if os.path.isdir(inside) else tree, branch
+
+    def tidy(self) -> dict[str, str]:
+        """Remove worktrees and branches that are as they were made; names and branches of those that are kept."""
+        kept = {}
+        for name, (tree, branch) in self._made.items():
+            try:
+                same = git(tree, "rev-parse", "HEAD") == self._base == git(tree, "rev-parse", branch)
+                if same and not git(tree, "status", "--porcelain", "--ignored"):
+                    git(self._workspace, "worktree", "remove", tree)
+                    git(self._workspace, "branch", "--quiet", "-d", branch)
+                    continue
+            except (GitError, OSError):
+                pass  # somebody has moved or removed it: not ours any more
+            kept[name] = branch
+        for name in self._made.keys() - kept.keys():
+            del self._made[name]
+        return kept
+
+
+class GitError(Exception):
+    pass
+
+
+def git(folder: str, *words: str) -> str:
+    """What git printed. Its environment must not lead to another repository than the folder's."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")} | {"LC_ALL": "C"}
+    done = subprocess.run(
+        ["git", *words], cwd=folder, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise GitError(lines[-1] if lines else f"git {words[0]} failed")
+    return done.stdout.strip()
