@@ -259,6 +259,12 @@ def test_a_server_that_is_down(shell: Shell) -> None:
     assert "cannot connect to postgresql://ann@127.0.0.1:1/work" in error["message"]
 
 
+def test_a_server_that_is_full(shell: Shell, own_server: Server) -> None:
+    own_server.execute("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
+    error = refused(shell, "--board", own_server.url().replace("//dibs@", "//crowded@"), "list")
+    assert "max_connections" in error["hint"]
+
+
 def test_a_wrong_password(shell: Shell, own_server: Server) -> None:
     url = own_server.new_database()
     ((file,),) = own_server.execute("SHOW hba_file")
@@ -279,6 +285,7 @@ def test_a_wrong_password(shell: Shell, own_server: Server) -> None:
 def test_a_wrong_database(shell: Shell, server: Server) -> None:
     error = refused(shell, "--board", with_password(server.url("no-such-database")), "list")
     assert 'database "no-such-database" does not exist' in error["message"]
+    assert "createdb" in error["hint"]
 
 
 def test_a_database_without_boards(shell: Shell, server: Server) -> None:

@@ -24,6 +24,7 @@ from dibs.model import Worker
 from dibs.pool.processes import AgentProcess
 from dibs.pool.results import COMPLETED, ERROR, TIMEOUT, AgentResult
 from dibs.pool.runners import Launch, Order, Runner
+from dibs.pool.tails import Tails
 
 WAITING, RUNNING, RESTARTING, ENDED = "waiting", "running", "restarting", "ended"
 
@@ -44,12 +45,14 @@ _FOREIGN = (
 class House(Protocol):
     """What the pool provides to its agents."""
 
-    folder: str
     server: list[str]
     timeout: float | None
+    tails: Tails | None
 
     @property
     def board(self) -> TaskBoard: ...
+
+    def next_start(self, agent: Agent) -> tuple[str, str]: ...
 
     def environment(self, agent: Agent) -> dict[str, str]: ...
 
@@ -107,14 +110,14 @@ class Agent:
     async def live(self, house: House, prompt: Callable[[], str]) -> None:
         """`prompt` is asked for when it is known where the agent works."""
         self.run += 1
-        self.session = f"{os.path.basename(house.folder)}-{self.name}-{self.run}"
+        self.session, stem = house.next_start(self)
         self.done_in_run = self.claimed_in_run = 0
         self.status = self.error = self.exit_code = None
         self._ending = None
         self.become(RUNNING)
         began = time.monotonic()
         try:
-            self._process = await self._start(house, prompt)
+            self._process = await self._start(house, prompt, stem)
         except (OSError, DibsError) as error:
             self.status, self.error = ERROR, f"{self.runner.name} could not be started: {_plain(error)}"
         else:
@@ -129,6 +132,9 @@ class Agent:
             self._process = self.pid = None
             self.seconds += time.monotonic() - began
         await self._give_back(house)
+        if house.tails is not None and self.output_file is not None:
+            for name, line in await house.call(house.tails.rest, self.output_file):
+                house.tell("output", name, line)
         self.become(ENDED)
         house.tell(
             "agent_ended", self.name, f"{self.name} has ended: {self.error or self.status}",
@@ -136,10 +142,11 @@ class Agent:
             seconds=round(time.monotonic() - began, 3),
         )  # fmt: skip
 
-    async def _start(self, house: House, prompt: Callable[[], str]) -> AgentProcess:
+    async def _start(self, house: House, prompt: Callable[[], str], stem: str) -> AgentProcess:
         workspace = await house.place(self)
-        stem = os.path.join(house.folder, f"{self.name}.{self.run}")
         self.output_file = f"{stem}.log"
+        if house.tails is not None:
+            house.tails.add(self.output_file, self.name)
         launch, env = await house.call(self._prepare, house, prompt(), workspace, stem)
         process = await AgentProcess.start(
             launch.argv,

@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from types import TracebackType
 from typing import Any, Self
 
@@ -38,6 +39,7 @@ from dibs.pool.notice import VARIABLE, Notice
 from dibs.pool.results import PoolEvent, Results
 from dibs.pool.runners import Runner, make_runner
 from dibs.pool.standing import Standing, look
+from dibs.pool.tails import Tails
 from dibs.pool.worktrees import GitError, Worktrees
 
 MODES = ("team", "parallel")
@@ -93,7 +95,9 @@ class AgentPool:
         self.runner = make_runner(agent, model=model, args=agent_args)
         self.lead_runner = self.runner if lead_agent is None else make_runner(lead_agent, model=model, args=agent_args)
         self.worker_prompt = worker_prompt
-        self.tails = tail
+        self.tails = Tails() if tail else None
+        self.id = f"{time.strftime('%m%d-%H%M')}-{secrets.token_hex(4)}"
+        """What tells this pool from all others: in its agents' sessions, its branches, its folder's name."""
         self.agents: list[Agent] = []
         self.server = [os.path.abspath(sys.executable), "-P", "-m", "dibs"]
         self._on_event = on_event
@@ -107,6 +111,7 @@ class AgentPool:
         self._notice: Notice | None = None
         self._submitted: list[tuple[str, str]] = []
         self._running: asyncio.Task[Any] | None = None
+        self._starts: dict[str, int] = {}
         self._callbacks: set[asyncio.Future[Any]] = set()
 
     # -- opening and closing
@@ -134,8 +139,8 @@ class AgentPool:
             self._make_folder()
             self._executor = ThreadPoolExecutor(8, "dibs-pool")
             if self._wants_worktrees:
-                prefix = f"dibs/{os.path.basename(self.folder)}"
-                self._trees = Worktrees(self.workspace, os.path.join(self.folder, "worktrees"), prefix)
+                trees = os.path.join(self.folder, "worktrees")
+                self._trees = Worktrees(self.workspace, trees, f"dibs/{self.id}")
         except BaseException:
             self.close()
             raise
@@ -156,7 +161,7 @@ class AgentPool:
                     file.write("*\n")
             except FileExistsError:
                 pass
-        self.folder = os.path.join(home, f"{time.strftime('%m%d-%H%M')}-{secrets.token_hex(2)}")
+        self.folder = os.path.join(home, self.id)
         os.mkdir(self.folder, 0o700)
 
     def close(self) -> None:
@@ -188,7 +193,8 @@ class AgentPool:
         if not prompt.strip():
             raise Invalid("the prompt is empty")
         taken = {other for other, _ in self._submitted}
-        chosen = f"agent-{len(taken) + 1}" if name is None else limits.name(name)
+        free = (f"agent-{number}" for number in count(1) if f"agent-{number}" not in taken)
+        chosen = next(free) if name is None else limits.name(name)
         if chosen in taken or os.sep in chosen or chosen.startswith("."):
             raise Invalid(f"{chosen!r:.60} cannot be the name of another agent", hint="give each a name of its own")
         self._submitted.append((chosen, prompt))
@@ -213,13 +219,16 @@ class AgentPool:
             raise Invalid("run belongs to mode parallel", hint="in a team: await pool.run_team(lead_prompt=…)")
         from dibs.pool.running import ParallelRun
 
+        self._refuse_second()
         submitted, self._submitted = self._submitted, []
         return await self._run(ParallelRun(self, [(Agent(name, "agent", self.runner), p) for name, p in submitted]))
 
-    async def _run(self, run: Any) -> Results:
+    def _refuse_second(self) -> None:
         if self._running is not None:
             raise Invalid("the pool is running already", hint="one run at a time; a second pool may share the board")
-        assert self.board is not None
+
+    async def _run(self, run: Any) -> Results:
+        self._refuse_second()
         self.agents = run.agents
         lead = next((agent.name for agent in self.agents if agent.role == "lead"), None)
         self._notice = Notice(os.path.join(self.folder, "team.json"), lead)
@@ -259,7 +268,15 @@ class AgentPool:
 
     def post(self, *, planning: bool = False, over: bool = False) -> None:
         assert self._notice is not None
-        self._notice.post(planning=planning, over=over)
+        try:
+            self._notice.post(planning=planning, over=over)
+        except OSError as error:  # somebody has cleared the folder away, which agents take for the end
+            _log.warning("%s cannot be written: %s", self._notice.path, error.strerror)
+
+    def next_start(self, agent: Agent) -> tuple[str, str]:
+        """For a start of an agent: its session, and what its files begin with. Never the same twice."""
+        number = self._starts[agent.name] = self._starts.get(agent.name, 0) + 1
+        return f"team-{self.id}-{agent.name}-{number}", os.path.join(self.folder, f"{agent.name}.{number}")
 
     def prompt(self, agent: Agent) -> str:
         if self.worker_prompt is not None:

@@ -52,7 +52,6 @@ class Run:
         self._wake = asyncio.Event()
         self._lives: dict[asyncio.Task[None], Agent] = {}
         self._seen = 0
-        self._printed: dict[str, int] = {}
         self._cost = 0.0
         """Seconds that the last look at the board took: a large board is looked at less often."""
 
@@ -179,9 +178,9 @@ class Run:
         self.pool.tell("board", None if agent is None else agent.name, text, **told, details=event.details)
 
     def _is_of(self, agent: Agent, task: str) -> bool:
-        """Another team on this board may have an agent of the same name."""
-        session = self._sessions.get(task)
-        return session is None or session == agent.session
+        """Another team on this board may have an agent of the same name. What was claimed before the run is not ours;
+        files of other tools do not say in which session a claim was made."""
+        return task in self._sessions and self._sessions[task] in (None, agent.session)
 
     async def _keep(self) -> None:
         """Keep the leases of whoever lives, also of agents that claim by commands and have no server to do it."""
@@ -196,27 +195,10 @@ class Run:
                         pass  # busy: there is time for another try
 
     async def _tail(self) -> None:
-        while self.pool.tails:
+        while self.pool.tails is not None:
             await asyncio.sleep(0.3)
-            for agent in self.agents:
-                for line in await self.pool.call(self._fresh_lines, agent):
-                    self.pool.tell("output", agent.name, line)
-
-    def _fresh_lines(self, agent: Agent) -> list[str]:
-        """Whole lines that an agent has printed since the last look; of a flood only its end."""
-        path = agent.output_file
-        if path is None:
-            return []
-        try:
-            with open(path, "rb") as file:
-                at = file.seek(0, 2)
-                seen = self._printed.get(path, 0)
-                file.seek(max(seen, at - 65_536))
-                whole, _, _ = file.read(65_536).rpartition(b"\n")
-                self._printed[path] = file.tell() if not whole else max(seen, at - 65_536) + len(whole) + 1
-        except OSError:
-            return []
-        return whole.decode("utf-8", "replace").splitlines() if whole else []
+            for name, line in await self.pool.call(self.pool.tails.fresh):
+                self.pool.tell("output", name, line)
 
 
 class ParallelRun(Run):
@@ -321,11 +303,10 @@ class TeamRun(Run):
     async def _over(self, standing: Standing) -> tuple[str, str] | None:
         if standing.is_finished:
             return self._finished(standing)
-        if standing.claims:
+        if all(agent.is_given_up and not agent.is_running for agent in self.workers):
+            return self._abandoned(standing)
+        if standing.claims or standing.ready:
             return None
-        if standing.ready:
-            left = [agent for agent in self.workers if not agent.is_given_up]
-            return None if left or any(agent.is_running for agent in self.workers) else self._abandoned(standing)
         if standing.counts[IN_PROGRESS]:
             return None  # a claim that has run out: the next look gives it back
         if await self.pool.call(is_waiting_for_others, self.board, [agent.name for agent in self.agents]):

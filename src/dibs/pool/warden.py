@@ -84,7 +84,7 @@ def start(order: dict[str, object]) -> int:
         os.execvpe(argv[0], argv, env)
     except OSError as error:
         os.write(writer, where + b" %d" % (error.errno or errno.EIO))
-    except ValueError:  # a NUL where none can be
+    except Exception:  # a NUL where none can be, no program at all
         os.write(writer, where + b" %d" % errno.EINVAL)
     finally:
         os._exit(127)
@@ -126,8 +126,7 @@ class Warden:
         listening = [0, wakeup]
         heard = b""
         while True:
-            self._reap()
-            if self.code is not None and not self._group():
+            if not self._reap() and not self._group():
                 return
             if self.code is not None and self._deadline is None:
                 self.left = len(self._group())
@@ -161,14 +160,16 @@ class Warden:
         """SIGTERM to this process."""
         self._end(GRACE)
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Take note of what has ended; are there children left? Looking at /proc alone could miss one that is forked
+        meanwhile; on Linux whoever loses its parent becomes our child, so without children nothing is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return False
             if not pid:
-                return
+                return True
             if pid == self.pid:
                 self.code = os.waitstatus_to_exitcode(status)
 

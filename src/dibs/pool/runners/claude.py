@@ -20,6 +20,8 @@ from dibs.pool.runners.presets import GIT, Preset, hooks, json_file, servers
 ALLOWED = ("mcp__dibs", *(f"Bash(git {verb} *)" for verb in GIT), "Bash(git status)", "Bash(git diff)", "Bash(git log)")
 """All tools of the server dibs, and git as far as it stays here."""
 MODE = "acceptEdits"
+TOOL = 300_000
+"""Milliseconds for one call of a tool: claim_task waits up to 45 s, and the default is a minute."""
 
 
 class Claude(Preset):
@@ -38,8 +40,8 @@ class Claude(Preset):
 
 def mcp_file(order: Order) -> str:
     """The server. Its tools are what the agent is there for, so they are not put off until it searches for tools."""
-    entries = {name: {**entry, "alwaysLoad": True} for name, entry in servers(order, "claude").items()}
-    return json_file(order, "mcp.json", {"mcpServers": entries})
+    entry = {**servers(order, "claude")["dibs"], "alwaysLoad": True, "timeout": TOOL}
+    return json_file(order, "mcp.json", {"mcpServers": {"dibs": entry}})
 
 
 def settings_file(order: Order) -> str:

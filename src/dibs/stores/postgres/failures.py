@@ -38,12 +38,24 @@ def _reason(error: BaseException) -> str:
     return text[0].strip() if text else type(error).__name__
 
 
+_REFUSALS = (
+    # What the server says (in English; other languages get the general hint), and what to do.
+    (('database "', "does not exist"), "the server has no such database: make it with createdb, then: dibs init"),
+    (("too many ",), "wait, raise max_connections, or put PgBouncer in front: docs/many-machines.md"),
+    (("remaining connection slots",), "wait, raise max_connections, or put PgBouncer in front: docs/many-machines.md"),
+    (("password authentication failed",), "the password comes from PGPASSWORD or ~/.pgpass; try it with psql"),
+    (("no pg_hba.conf entry",), "the server does not let this user in from here: its pg_hba.conf says who may"),
+)
+
+
 def unreachable(error: BaseException, shown: str) -> BoardUnusable:
-    return BoardUnusable(
-        f"cannot connect to {shown}: {_reason(error)}",
-        hint="check the address, the server and the password (PGPASSWORD or ~/.pgpass), for example with psql",
-        url=shown,
-    )
+    reason = _reason(error)
+    hint = "check the address, the server and the password (PGPASSWORD or ~/.pgpass), for example with psql"
+    for words, way_out in _REFUSALS:
+        if all(word in str(error) for word in words):
+            hint = way_out
+            break
+    return BoardUnusable(f"cannot connect to {shown}: {reason}", hint=hint, url=shown)
 
 
 def translate(error: BaseException, shown: str) -> DibsError:
