@@ -21,7 +21,7 @@ help: ## list these targets
 
 setup: $(VENV)/.ready ## make the virtual environment (done by the others when needed)
 
-demo: $(VENV)/.ready ## worker processes drain a board, one is killed, nothing is lost
+demo: $(VENV)/.ready ## a lead and four workers, scripted, write a small shop over MCP; one is killed, nothing is lost
 	$(BIN)/dibs demo
 
 demo-agents: $(VENV)/.ready ## scripted coding agents in git worktrees, over MCP and through hooks, lose no edit

@@ -1,4 +1,4 @@
-"""`dibs demo` as a stranger runs it, and that its checks would notice if something were wrong."""
+"""`dibs demo --plain` as a stranger runs it, and that its checks would notice if something were wrong."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import pytest
 import dibs
 from dibs import TaskBoard, Worker
 from dibs.cli.demo import shop
-from dibs.cli.demo.check import examine
+from dibs.cli.demo.check import examine, left_running, passed_over
 
 PATIENCE = 60.0
-QUICK = ("--workers", "3", "--tasks", "8")
+QUICK = ("--plain", "--workers", "3", "--tasks", "8")
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -35,10 +35,10 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def demo(folder: Path, *words: str) -> tuple[int, str, str]:
+def demo(folder: Path, *words: str, **more: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [sys.executable, "-m", "dibs", "demo", *words],
-        env=environment(folder),
+        env=environment(folder) | more,
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -141,7 +141,7 @@ def test_on_a_terminal_one_screen_changes_in_place_and_fits_80_columns(tmp_path:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_stopping_it_leaves_no_process_and_a_terminal_with_a_cursor(tmp_path: Path, number: int, code: int) -> None:
-    terminal = at_a_terminal(tmp_path)
+    terminal = at_a_terminal(tmp_path, "--plain")
     terminal.expect_exact("of 24 done")
     until(lambda: len(worker_processes(tmp_path)) == 4, "all workers run")
     if number == signal.SIGINT:
@@ -158,7 +158,7 @@ def test_stopping_it_leaves_no_process_and_a_terminal_with_a_cursor(tmp_path: Pa
 
 def test_workers_end_by_themselves_when_the_demo_is_killed(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "dibs", "demo"], env=environment(tmp_path), stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "dibs", "demo", "--plain"], env=environment(tmp_path), stdout=subprocess.DEVNULL
     )
     try:
         until(lambda: len(worker_processes(tmp_path)) == 4, "all workers run")
@@ -168,10 +168,34 @@ def test_workers_end_by_themselves_when_the_demo_is_killed(tmp_path: Path) -> No
     until(lambda: not worker_processes(tmp_path), "the workers have gone")
 
 
-@pytest.mark.parametrize("words", [("--workers", "1"), ("--workers", "99"), ("--tasks", "0"), ("--tasks", "x")])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--workers", "1"),
+        ("--workers", "99"),
+        ("--plain", "--workers", "99"),
+        ("--plain", "--tasks", "0"),
+        ("--plain", "--tasks", "x"),
+        ("--plain", "--agents"),
+    ],
+)
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     assert demo(tmp_path, *words)[0] == 2
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_number_of_tasks_is_the_leads_affair_and_the_refusal_says_where_it_can_be_given(tmp_path: Path) -> None:
+    code, _, err = demo(tmp_path, "--tasks", "8")
+    assert code == 2
+    assert "--tasks goes with --plain or --agents" in err
+
+
+def test_without_git_the_plain_demo_is_shown_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    code, out, err = demo(tmp_path, "--json", "--workers", "3", PATH=str(tmp_path / "bin"))
+    assert code == 0, err
+    assert "there is no git here; showing dibs demo --plain instead" in err
+    assert json.loads(out)["completed"] == 24
 
 
 @pytest.mark.parametrize("number", [1, 24, 60])
@@ -229,6 +253,52 @@ def test_a_claim_that_no_worker_knows_of_is_noticed() -> None:
     diary = Diary()
     diary.records["w2"] = []
     assert any("only in the changelog" in problem for problem in diary.problems())
+
+
+def test_a_worker_that_was_killed_and_came_back_is_no_second_one() -> None:
+    diary = Diary()
+    diary.board.add("third", id="c")
+    lost = diary.board.claim(Worker("w1", session="first run"), "c")
+    assert lost is not None
+    diary.note("w1", "claimed", "c", lost.token, 5.0)
+    lost.release()
+    diary.work("w2", "c", 7.0, 9.0)
+    assert "c: w1 and w2 worked on it at the same time" in diary.problems()
+    diary.note("w1", "killed", "c", None, 6.0)
+    assert diary.problems() == []
+
+
+def test_claims_that_passed_over_a_held_file_are_counted() -> None:
+    board = TaskBoard()
+    for name, path in (("a", "x.py"), ("b", "x.py"), ("c", "y.py"), ("d", "z.py")):
+        board.add(name, id=name, paths=[path], depends_on=["c"] if name == "d" else [])
+
+    def count() -> int:
+        return passed_over({task.id: task for task in board.tasks()[0]}, list(board.changelog()))
+
+    first = board.claim("w1")
+    assert first is not None
+    assert first.id == "a"
+    assert count() == 0
+    second = board.claim("w2")
+    assert second is not None
+    assert second.id == "c"
+    assert count() == 1
+    first.complete()
+    assert board.claim("w3", "b") is not None
+    assert count() == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows the environment of processes")
+def test_a_process_that_was_left_running_is_noticed(tmp_path: Path) -> None:
+    session = f"run of {tmp_path}"
+    process = subprocess.Popen(["sleep", "60"], env=os.environ | {"DIBS_SESSION": f"{session}-worker-1-1"})
+    try:
+        until(lambda: left_running(session) == [f"process {process.pid} is still running"], "it is found")
+    finally:
+        process.kill()
+        process.wait()
+    assert left_running(session) == []
 
 
 def test_a_task_that_was_left_undone_is_noticed() -> None:

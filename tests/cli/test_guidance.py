@@ -259,7 +259,7 @@ def test_run_says_that_the_task_was_given_back(shell: Shell, command: list[str],
 
 
 def test_the_demo_tells_in_the_order_in_which_things_happened(shell: Shell) -> None:
-    told = shell.ok("demo", "--workers", "3", "--tasks", "8", TMPDIR=str(shell.folder))
+    told = shell.ok("demo", "--plain", "--workers", "3", "--tasks", "8", TMPDIR=str(shell.folder))
     seconds = [
         float(line[:5]) for line in (told.out + told.err).partition("\n\n")[0].splitlines() if " s  " in line[:10]
     ]

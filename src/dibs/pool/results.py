@@ -101,7 +101,8 @@ class PoolEvent:
     agent_restarts   yes    run, after (seconds), why
     agent_gave_up    yes    why
     output           yes    text: a line that it printed (only if the pool was asked to `tail`)
-    board            maybe  seq, action, task_id, details: an event of the board's changelog, by whoever
+    board            maybe  seq, action, task_id, worker, details: an event of the board's changelog, by whoever;
+                            of a message also `to` (None: everybody)
     run_ended        -      ending, why, seconds
     """
 

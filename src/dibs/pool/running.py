@@ -174,6 +174,8 @@ class Run:
             if event.action in _DOING and task not in agent.tasks:
                 agent.tasks.append(task)
         told: dict[str, Any] = {"seq": event.seq, "action": event.action, "task_id": task, "worker": event.worker}
+        if event.action == "sent_message":
+            told["to"] = (event.data or {}).get("to")
         text = " ".join(str(part) for part in (event.worker, event.action, task, event.details) if part)
         self.pool.tell("board", None if agent is None else agent.name, text, **told, details=event.details)
 

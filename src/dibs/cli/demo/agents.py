@@ -13,8 +13,10 @@ import shutil
 import tempfile
 
 from dibs.board import TaskBoard
-from dibs.cli.demo import Show, between, mark, program, repository, view
+from dibs.cli.demo import repository, view
 from dibs.cli.demo.check import examine
+from dibs.cli.demo.ending import between, mark, program
+from dibs.cli.demo.plain import Show
 from dibs.cli.render import BOLD, DIM, cut, number, pad, paint
 from dibs.errors import Unsupported
 from dibs.model import COMPLETED, Worker

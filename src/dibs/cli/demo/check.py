@@ -4,6 +4,7 @@ changelog, and the board.
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 
 from dibs.cli.audit import disagreements
@@ -47,7 +48,8 @@ class Verdict:
 
 
 def examine(board: TaskBoard, records: Records, ends: Mapping[str, float]) -> Verdict:
-    """`ends` says when (on the workers' clock) each worker's process ended."""
+    """`ends` says when (on the workers' clock) each worker's process ended. One that was killed and started again has a
+    line `killed` among its records."""
     verdict = Verdict()
     events = list(board.changelog())
     tasks = {task.id: task for task in board.tasks(limit=100_000)[0]}
@@ -82,11 +84,11 @@ def _overlapping(records: Records, ends: Mapping[str, float]) -> list[str]:
     for worker, lines in records.items():
         begun = None
         for line in lines:
+            if line["did"] in ("claimed", "finished", "killed") and begun is not None:
+                spans.setdefault(begun["task"], []).append((begun["at"], line["at"], worker))
+                begun = None
             if line["did"] == "claimed":
                 begun = line
-            elif line["did"] == "finished" and begun is not None:
-                spans.setdefault(line["task"], []).append((begun["at"], line["at"], worker))
-                begun = None
         if begun is not None:
             spans.setdefault(begun["task"], []).append((begun["at"], ends.get(worker, float("inf")), worker))
     return [
@@ -159,4 +161,48 @@ def _files_held_twice(tasks: Mapping[str, BoardTask], events: Iterable[Event]) -
             if any(overlaps(a, b) for a in mine for b in theirs):
                 found.append(f"{event.task_id} and {other} held the same files at once")
         held[event.task_id] = mine
+    return found
+
+
+def passed_over(tasks: Mapping[str, BoardTask], events: Iterable[Event]) -> int:
+    """How many claims took a later task, because an earlier one that was ready wants a file that somebody held."""
+    waiting: dict[str, None] = {}
+    done: set[str] = set()
+    held: dict[str, list[str]] = {}
+    found = 0
+    for event in events:
+        if event.task_id is None:
+            continue
+        if event.action == "added_activity":
+            waiting[event.task_id] = None
+        elif event.action == "claimed_activity":
+            earlier = list(waiting)[: list(waiting).index(event.task_id)]
+            found += any(_waits_for_a_file(tasks[other], done, held) for other in earlier)
+            del waiting[event.task_id]
+            held[event.task_id] = tasks[event.task_id].paths
+        elif (event.data or {}).get("set", {}).get("status") is not None:
+            held.pop(event.task_id, None)
+            if event.action == "completed_activity":
+                done.add(event.task_id)
+            else:
+                waiting = {event.task_id: None, **waiting}
+    return found
+
+
+def _waits_for_a_file(task: BoardTask, done: set[str], held: Mapping[str, Sequence[str]]) -> bool:
+    ready = all(need in done for need in task.depends_on)
+    return ready and any(overlaps(mine, path) for mine in task.paths for paths in held.values() for path in paths)
+
+
+def left_running(session: str) -> list[str]:
+    """Processes whose DIBS_SESSION begins so. Only Linux shows others' environment; elsewhere none is found."""
+    mark = b"DIBS_SESSION=" + session.encode()
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc/self") else ():
+        try:
+            with open(f"/proc/{name}/environ" if name.isdigit() else os.devnull, "rb") as file:
+                if any(line.startswith(mark) for line in file.read().split(b"\0")):
+                    found.append(f"process {name} is still running")
+        except OSError:
+            continue
     return found

@@ -1,13 +1,13 @@
 """Claude Code, without a person: `claude -p`, the prompt on its standard input.
 
-Read from `claude --help` of 2.1.325, the changelog up to 2.1.240 (github.com/anthropics/claude-code, 5cfc0a1) and
-code.claude.com/docs (headless, mcp, permissions), and tried with 2.1.325 against a server of our own in place of the
-model's.
+Read from `claude --help` of 2.1.325 and the changelog up to 2.1.240 (github.com/anthropics/claude-code, 5cfc0a1), and
+tried with 2.1.325 against a server of our own in place of the model's. Its manual was not at hand.
 
 - The prompt comes on stdin: one argument cannot be longer than 128 KiB on Linux.
 - `--mcp-config` adds servers to the user's and the project's; under the same name it wins (since 2.0.30), so what
   `dibs setup claude` wrote gives no second server. Not `--strict-mcp-config`: the user's other servers are wanted.
-- `--settings` adds to the user's and the project's settings; hooks of all of them run, the same command once.
+- `--settings` adds to the user's and the project's settings, hooks included. Whether a hook that is in two of them runs
+  twice was not found out; its answer is the same.
 - `acceptEdits` lets it edit files in its folder; whatever would ask beyond that is denied, as nobody is there. Rules
   that deny, in anybody's settings, stay stronger than what is allowed here.
 """

@@ -29,6 +29,8 @@ from dibs.setup.clients import CLIENTS
 
 STARTUP, TOOL = 60, 300
 """Seconds for the server to come up (the default was 10, now 30), and for one tool: claim_task waits up to 45."""
+_IDENTITY = ("DIBS_AGENT", "DIBS_KIND", "DIBS_SESSION")
+"""Given by value, too: an entry of the user's may have an `env` of its own, which is stronger than `env_vars`."""
 _UNTRUSTED = "--dangerously-bypass-hook-trust"
 
 
@@ -54,6 +56,8 @@ class Codex(Preset):
             "mcp_servers.dibs.command": ours["command"],
             "mcp_servers.dibs.args": ours["args"],
             "mcp_servers.dibs.env_vars": list(dict.fromkeys(names)),
+            **{f"mcp_servers.dibs.env.{name}": order.env[name] for name in _IDENTITY if name in order.env},
+            "mcp_servers.dibs.cwd": order.workspace,
             "mcp_servers.dibs.enabled": True,
             "mcp_servers.dibs.required": True,
             "mcp_servers.dibs.default_tools_approval_mode": "approve",

@@ -10,7 +10,7 @@ services/environmentSanitization.ts; and tried with 0.61.0 against a server of o
   project's. So each start gets a home of its own (GEMINI_CLI_HOME), in which the user's settings have the server and
   the hooks added, and all else is a link to the user's real files.
 - Of one server the strongest layer's entry counts, whole: where `dibs setup gemini` was run, that is the project's. It
-  is as good, for servers get Gemini's environment (but for what looks secret); unless it names another board.
+  is as good, for servers get Gemini's environment (but for what looks secret); unless it names another board or worker.
 - Hooks of all layers run, the same command once.
 - `auto_edit` lets it edit unasked; the rest is denied, as nobody is there, but for dibs' tools and git, by a policy of
   the user's rank. `--policy` replaces the user's folder of policies, so that is named, too; what `policyPaths` in
@@ -28,7 +28,7 @@ from dibs.errors import Invalid
 from dibs.places import find_place
 from dibs.pool.runners.base import Launch, Order
 from dibs.pool.runners.presets import GIT, Preset, hooks, json_file, private_file, server
-from dibs.setup.clients import CLIENTS
+from dibs.setup.commands import server_argv
 from dibs.setup.jsonc import parse
 
 TOOL = 300_000
@@ -43,7 +43,7 @@ class Gemini(Preset):
     install = "install it: npm install -g @google/gemini-cli"
 
     def launch(self, order: Order) -> Launch:
-        _check_board(order)
+        _check_project(order)
         real = os.path.join(os.environ.get(_HOME) or os.path.expanduser("~"), ".gemini")
         argv = [self._command(), "--approval-mode", "auto_edit", "--output-format", "text"]
         argv += ["--policy", private_file(order, "policy.toml", POLICY)]
@@ -102,8 +102,7 @@ def _read(real: str) -> dict[str, Any]:
     path = os.path.join(real, "settings.json")
     try:
         with open(path, encoding="utf-8-sig") as file:
-            text = file.read()
-        value = parse(text).value if text.strip() else {}
+            return _document(file.read())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
@@ -111,18 +110,29 @@ def _read(real: str) -> dict[str, Any]:
             f"your settings of Gemini CLI cannot be read: {path}: {error}",
             hint="repair that file; Gemini CLI would not start with it either",
         ) from None
-    return value if isinstance(value, dict) else {}
 
 
-def _check_board(order: Order) -> None:
-    """The project's server wins over ours. It works for this agent on this board, unless it names another."""
+def _check_project(order: Order) -> None:
+    """The project's server wins over ours. It works for this agent on this board, unless it names others."""
     root = find_place(order.workspace).worktree or order.workspace
+    path = os.path.join(root, ".gemini", "settings.json")
     try:
-        argv = CLIENTS["gemini"].mcp_command(root) or []
-    except (ValueError, RecursionError):
-        return  # Gemini CLI says what is wrong with it
-    if "--board" in argv and argv[argv.index("--board") + 1 :][:1] != [order.env.get("DIBS_BOARD")]:
+        with open(path, encoding="utf-8-sig") as file:
+            entry = _table(_table(_document(file.read()), "mcpServers"), "dibs")
+    except (OSError, ValueError, RecursionError):
+        return  # there is none; or Gemini CLI says what is wrong with it
+    argv = server_argv(entry) or []
+    named = {name: value for name, value in _table(entry, "env").items() if name.startswith("DIBS_")}
+    if "--board" in argv:
+        named["DIBS_BOARD"] = "".join(map(str, argv[argv.index("--board") + 1 :][:1]))
+    others = sorted(name for name, value in named.items() if value != order.env.get(name))
+    if others:
         raise Invalid(
-            f"the server dibs in {os.path.join(root, '.gemini', 'settings.json')} names a board, and it is another one",
-            hint="let it find the board by itself: dibs setup gemini",
+            f"the server dibs in {path} is for another worker or board: it sets {', '.join(others)}",
+            hint="let it find out by itself: dibs setup gemini",
         )
+
+
+def _document(text: str) -> dict[str, Any]:
+    value = parse(text).value if text.strip() else {}
+    return value if isinstance(value, dict) else {}

@@ -99,6 +99,6 @@ def literal(env: Mapping[str, str]) -> dict[str, str]:
 
 def hooks(order: Order, client: str) -> dict[str, list[dict[str, Any]]]:
     """The hooks by which the client asks dibs before an edit, also where the project has them already: whether the
-    client will run those, we cannot know, and the same command from two places runs once."""
+    client will run those, we cannot know, and a second one only says the same again."""
     entries = CLIENTS[client].hook_entries(order.server, (), None)
     return {event: [entry] for event, entry in entries.items()}
