@@ -15,7 +15,7 @@ from tests.docs.pages import PAGES, ROOT, RUN, Block, anchor, blocks, links, sec
 from tests.docs.sandbox import Sandbox
 
 CLI, PYTHON, CONCEPTS = (ROOT / "docs" / name for name in ("cli.md", "python.md", "concepts.md"))
-NOT_RUN = {"README.md": 1, "docs/cli.md": 1, "docs/many-machines.md": 1}
+NOT_RUN = {"README.md": 2, "docs/cli.md": 1, "docs/many-machines.md": 1, "docs/python.md": 1, "docs/teams.md": 2}
 """How many blocks each page leaves out, saying why. A new one is a decision, so it is counted here too."""
 
 MACHINE_PATH = re.compile(r"(?<![\w.…])/(?:home|root|tmp|work|Users|usr|opt|var|etc|srv|mnt)\b|\b[A-Z]:\\")

@@ -21,6 +21,9 @@ MOST_IDS = 200
 _TAKES_ID = ("--needs", "--drop", "--parent", "--task")
 _ID_FIRST = ("done", "fail", "step")
 """Commands whose words may begin with an id, besides those that have a parameter called id."""
+_CLIENTS = ["claude", "codex", "gemini", "claude-sdk"]
+"""What is offered after these options, which also take something else."""
+_TAKES_CLIENT = ("--agent", "--lead-agent")
 
 
 def completion(ctx: Context, args: Args) -> int:
@@ -55,7 +58,13 @@ def _names(option: Option) -> list[str]:
 
 
 def _choices(option: Option) -> list[str]:
+    if option[0] in _TAKES_CLIENT:
+        return _CLIENTS
     return option[3].split("|") if "|" in option[3] else []
+
+
+def _takes_file(option: Option) -> bool:
+    return option[0] in ("--path", "--file", "--board") or option[2] == "FILE"
 
 
 def _words(command: Command) -> list[str]:
@@ -205,7 +214,7 @@ def _zsh_option(option: Option) -> Iterator[str]:
             value = f"({' '.join(_choices(option))})" if _choices(option) else " "
             if option[0] in _TAKES_ID:
                 value = "_dibs_ids"
-            elif option[0] in ("--path", "--file", "--board"):
+            elif _takes_file(option):
                 value = "_files"
             spec += f":{option[2]}:{value}"
         yield _quoted(spec)
@@ -267,7 +276,7 @@ def _fish_option(option: Option, when: str) -> str:
             line += f" -a '{' '.join(choices)}'"
         elif long in _TAKES_ID:
             line += " -a '(dibs completion ids 2>/dev/null)'"
-        elif long in ("--path", "--file", "--board"):
+        elif _takes_file(option):
             line += " -F"
     return f"{line} -d {_fish_quoted(text)}"
 

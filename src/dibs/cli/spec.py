@@ -367,6 +367,37 @@ COMMANDS: tuple[Command, ...] = (
         "command is stopped. Nothing to claim: exit code 3. With --json the command's stdout goes to stderr.",
     ),
     (
+        "team", "team", "team", "start coding agents that share the board, and watch them",
+        (),
+        (
+            ("--agents", "-n", "N", "int", False, "how many workers at most, besides the lead (default 4)"),
+            ("--agent", "", "CLIENT", "text", False,
+             "what they are: claude (default), codex, gemini, claude-sdk, or a command such as './agent.sh {prompt}'"),
+            ("--lead", "", "TEXT", "text", False,
+             "start a lead, too, that plans this as tasks and answers questions (@FILE: from a file)"),
+            ("--lead-agent", "", "CLIENT", "text", False, "what the lead is (default: as the workers)"),
+            ("--tasks", "", "FILE", "text", False, "first add the tasks of a file, as dibs add --file does"),
+            ("--worktrees", "", "", "flag", False, "each worker gets a git worktree and branch of its own"),
+            ("--model", "", "NAME", "text", False, "the model that the client is to use"),
+            ("--agent-arg", "", "ARG", "text", True, "an argument more for the client: --agent-arg=--verbose"),
+            ("--worker-prompt", "", "TEXT", "text", False,
+             "what workers are told, instead of dibs' own text (@FILE: from a file)"),
+            ("--timeout", "-t", "TIME", "seconds", False, "an agent that runs longer is ended, and another started"),
+            ("--stale-timeout", "", "TIME", "seconds", False,
+             "the lease of the agents' claims (default: --timeout, else 1h)"),
+            ("--restarts", "", "N", "int", False,
+             "how often in a row a worker may end without finishing a task before it is given up (default 2)"),
+            ("--tail", "", "", "flag", False, "also show what the agents print"),
+        ),
+        ("dibs team --agents 3", "dibs team --lead 'Add a search page, with tests' --worktrees",
+         "dibs team --agent codex --tasks tasks.jsonl --timeout 30m"),
+        "Workers claim tasks until the board is done. What an agent held when it ended, crashed or ran out of time is "
+        "given back at once, and a new one is started. Ctrl-C ends everything; twice, at once. On a terminal a live "
+        "table, elsewhere a line for each event, with --json a JSON document for each and a summary at the end. What "
+        "agents print is kept in .dibs/team/. Exit code 0: all done. 1: stuck, given up, or a task failed. 3: nothing "
+        "to do.",
+    ),
+    (
         "recover", "upkeep", "recover", "give back what dead or expired workers held",
         (),
         (
@@ -524,16 +555,18 @@ COMMANDS: tuple[Command, ...] = (
         "finding says what to do.",
     ),
     (
-        "demo", "demo", "demo", "watch workers drain a board while one is killed",
+        "demo", "demo", "demo", "watch a team of scripted agents while one is killed",
         (),
         (
+            ("--plain", "", "", "flag", False,
+             "worker processes that drain a board instead: without git and MCP (4 workers, 24 tasks)"),
             ("--agents", "", "", "flag", False,
-             "scripted coding agents in git worktrees instead: MCP, hooks, edits and commits (8 agents, 60 tasks)"),
-            ("--workers", "", "N", "int", False, "how many worker processes (default 4)"),
-            ("--tasks", "", "N", "int", False, "how many tasks (default 24)"),
+             "agents in shared worktrees instead, with hooks before every edit (8 agents, 60 tasks)"),
+            ("--workers", "", "N", "int", False, "how many workers (default 4)"),
+            ("--tasks", "", "N", "int", False, "how many tasks, with --plain or --agents"),
             ("--seed", "", "N", "int", False, "the same working times again (--json says the seed of a run)"),
         ),
-        ("dibs demo", "dibs demo --agents", "dibs demo --workers 8 --tasks 100"),
+        ("dibs demo", "dibs demo --plain --workers 8 --tasks 100", "dibs demo --agents"),
         "Uses a board of its own in a temporary folder, and leaves it there to look at.",
     ),
     (
@@ -557,13 +590,13 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("tasks", ("add", "list", "show", "ready", "dep", "block", "unblock", "cancel", "retry", "accept", "reject")),
     ("files", ("lock", "unlock", "locks", "overlaps")),
     ("talk", ("tell", "inbox", "log")),
-    ("agents", ("setup", "prime", "mcp", "hook")),
+    ("agents", ("team", "setup", "prime", "mcp")),
     ("board", ("init", "boards", "export", "import", "copy", "recover", "doctor", "demo")),
 )
 
 FOLDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("boards in files", ("check", "rebuild", "pivot", "acquire", "guard", "shell-lib")),
-    ("shell", ("completion", "help")),
+    ("more", ("hook", "completion", "help")),
 )
 """Commands that the overview names without a word about each."""
 

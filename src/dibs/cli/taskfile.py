@@ -24,7 +24,13 @@ Entry = tuple[str, "dict[str, Any]"]
 
 def add_file(board: TaskBoard, path: str, worker: Worker, request_key: str | None) -> list[str]:
     """Add what the file holds, all or nothing; the ids in its order."""
-    entries = read(path)
+    return add_entries(board, path, read(path), worker, request_key)
+
+
+def add_entries(
+    board: TaskBoard, path: str, entries: list[Entry], worker: Worker, request_key: str | None = None
+) -> list[str]:
+    """The same with what has been read from the file already."""
     name = "stdin" if path == "-" else path
     if not entries:
         raise Invalid(f"{name} holds no task", hint="one JSON object or string a line, or one JSON array")

@@ -38,8 +38,12 @@ TRIES = 5
 _FOREIGN = (
     "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_PROJECT_DIR",
     "CODEX_THREAD_ID", "GEMINI_SESSION_ID", "GEMINI_CLI",
+    "DIBS_AGENT", "DIBS_KIND", "DIBS_SESSION", "DIBS_BOARD", "DIBS_TEAM", "DIBS_STALE_TIMEOUT", "DIBS_PROMPT_FILE",
+    "DIBS_TASK", "DIBS_TASK_ID", "DIBS_TASK_JSON", "DIBS_TOKEN", "DIBS_JSON",
+    "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 )  # fmt: skip
-"""Of a coding client that the pool itself runs in; its agents are not in that session."""
+"""Of a coding client, a worker or a git hook that the pool itself runs in; its agents are others, and elsewhere."""
 
 
 class House(Protocol):
@@ -170,7 +174,7 @@ class Agent:
         launch = self.runner.launch(order)
         if launch.stdin is not None:
             _write(os.path.join(stem, "stdin"), launch.stdin)
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("DIBS_") and k not in _FOREIGN}
+        inherited = {k: v for k, v in os.environ.items() if k not in _FOREIGN}
         return launch, {**inherited, **own, **launch.env}
 
     async def _attend(self, house: House, process: AgentProcess) -> None:

@@ -184,7 +184,11 @@ class AgentPool:
         """Put tasks on the board, all or none; their ids. Also while agents work."""
         if isinstance(tasks, str):
             raise Invalid("add_tasks takes a list", hint=f"add_tasks([{tasks!r:.60}])")
-        return self.board.add_many([{"description": task} if isinstance(task, str) else task for task in tasks])
+        made = [{"description": task} if isinstance(task, str) else task for task in tasks]
+        for task in made:
+            if not isinstance(task, Mapping):
+                raise Invalid(f"{task!r:.60} is no task", hint="a task is a text, or a dict with a description")
+        return self.board.add_many(made)
 
     def submit(self, prompt: str, name: str | None = None) -> str:
         """For mode parallel: a prompt that an agent of its own is given when `run` comes to it; the agent's name."""
@@ -247,7 +251,7 @@ class AgentPool:
     # -- looking
 
     def standing(self) -> Standing:
-        return look(self.board, [agent.name for agent in self.agents])
+        return look(self.board, {agent.name: agent.session for agent in self.agents})
 
     def agent(self, name: str) -> Agent:
         for agent in self.agents:

@@ -126,15 +126,20 @@ def stragglers(session: str) -> list[int]:
 
 
 def end_stragglers(session: str) -> int:
-    """Kill what a dead warden left; how many there were."""
-    for tried in range(20):
+    """Kill what a dead warden left; how many there were. One that is just becoming another program has, for a moment,
+    no environment to be seen, so it takes two looks to be sure that there are none."""
+    found: set[int] = set()
+    quiet = 0
+    for _ in range(40):
         left = stragglers(session)
-        if not left:
-            return tried
+        quiet = 0 if left else quiet + 1
+        if quiet == 2:
+            break
+        found.update(left)
         for pid in left:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
-        time.sleep(0.05)
-    return len(left)
+        time.sleep(0.03)
+    return len(found)

@@ -74,8 +74,8 @@ class Run:
                 for chore in chores:
                     chore.cancel()
                 await asyncio.gather(*chores, return_exceptions=True)
+                await pool.call(pool.tidy)
         await self._news(0.0)
-        await pool.call(pool.tidy)
         seconds = round(time.monotonic() - began, 3)
         results = Results([agent.result() for agent in self.agents if agent.run], ending, why, seconds)
         pool.tell("run_ended", None, f"{ending}: {why}", ending=ending, why=why, seconds=seconds)
@@ -253,16 +253,18 @@ class TeamRun(Run):
             await self.pause(PULSE)
 
     async def _look(self) -> Standing:
-        names = [agent.name for agent in self.agents]
         began = time.monotonic()
-        standing: Standing = await self.pool.call(look, self.board, names)
+        standing: Standing = await self.pool.call(look, self.board, self._names())
         self._cost = time.monotonic() - began
         idle = not standing.ready and standing.counts[IN_PROGRESS]
         if idle and time.monotonic() - self._swept > SWEEP:
             self._swept = time.monotonic()
             if await self.pool.call(self.board.recover):
-                standing = await self.pool.call(look, self.board, names)
+                standing = await self.pool.call(look, self.board, self._names())
         return standing
+
+    def _names(self) -> dict[str, str]:
+        return {agent.name: agent.session for agent in self.agents}
 
     # -- workers
 
@@ -311,7 +313,7 @@ class TeamRun(Run):
             return None
         if standing.counts[IN_PROGRESS]:
             return None  # a claim that has run out: the next look gives it back
-        if await self.pool.call(is_waiting_for_others, self.board, [agent.name for agent in self.agents]):
+        if await self.pool.call(is_waiting_for_others, self.board, self._names()):
             return None
         if self._retried_at != standing.open and any(agent.is_running for agent in self.workers):
             # Files that our own idle workers keep may be all that is in the way: end them, and look again.
@@ -340,7 +342,8 @@ class TeamRun(Run):
 
     def _abandoned(self, standing: Standing) -> tuple[str, str]:
         errors = _last_errors(self.workers)
-        return GAVE_UP, f"{standing.open} tasks are open, and every worker has been given up: {errors}"
+        are = "task is" if standing.open == 1 else "tasks are"
+        return GAVE_UP, f"{standing.open} {are} open, and every worker has been given up: {errors}"
 
 
 def _last_errors(agents: Iterable[Agent]) -> str:

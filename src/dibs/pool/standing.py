@@ -7,7 +7,7 @@ why_stuck(board)                      in words, for a board on which nothing mov
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from dibs import rules
 from dibs.board import TaskBoard
@@ -41,7 +41,7 @@ class Standing:
         claims: list[BoardTask],
         locks: list[Lock],
         messages: list[Message],
-        names: Iterable[str],
+        sessions: Mapping[str, str],
     ) -> None:
         self.counts = counts
         self.ready = ready
@@ -51,11 +51,14 @@ class Standing:
         self.locks = locks
         self.messages = messages
         """The newest."""
-        self.holding: dict[str, list[BoardTask]] = {name: [] for name in names}
+        self.holding: dict[str, list[BoardTask]] = {name: [] for name in sessions}
         """Agents of the team, and the tasks that they hold."""
+        self.others: list[BoardTask] = []
+        """Live claims of workers who are not of the team, whatever their names."""
         for task in claims:
-            if task.assigned_to in self.holding:
-                self.holding[task.assigned_to].append(task)
+            name = task.assigned_to or ""
+            mine = name in sessions and (task.holder is None or task.holder.session in (None, sessions[name]))
+            (self.holding[name] if mine else self.others).append(task)
 
     @property
     def total(self) -> int:
@@ -73,13 +76,9 @@ class Standing:
     def is_finished(self) -> bool:
         return not self.open
 
-    @property
-    def others(self) -> list[BoardTask]:
-        """Live claims of workers who are not of the team."""
-        return [task for task in self.claims if task.assigned_to not in self.holding]
 
-
-def look(board: TaskBoard, names: Iterable[str] = ()) -> Standing:
+def look(board: TaskBoard, sessions: Mapping[str, str]) -> Standing:
+    """`sessions` are those of the team's agents, by their names: another team may have agents of the same names."""
     counts = board.counts()
     ready = len(board.ready(_ANYONE, READY)) if counts[PENDING] or counts[IN_PROGRESS] else 0
     with board.store.read() as tx:
@@ -90,15 +89,16 @@ def look(board: TaskBoard, names: Iterable[str] = ()) -> Standing:
         messages = board.messages(MESSAGES)
     except Unsupported:
         messages = []
-    return Standing(counts, ready, claims, locks, messages, names)
+    return Standing(counts, ready, claims, locks, messages, sessions)
 
 
-def is_waiting_for_others(board: TaskBoard, names: Iterable[str]) -> bool:
+def is_waiting_for_others(board: TaskBoard, sessions: Mapping[str, str]) -> bool:
     """Is some task kept by files that workers outside of the team hold? They will be given back, or run out."""
-    own = set(names)
-    tasks, _ = board.tasks([PENDING], limit=200)
+    own = set(sessions.values())
+    others = {(lock.holder.name, lock.pattern) for lock in board.locks() if lock.holder.session not in own}
+    tasks = board.tasks([PENDING], limit=200)[0] if others else []
     return any(
-        reason.code == "path" and reason.worker is not None and reason.worker not in own
+        reason.code == "path" and (reason.worker, reason.path) in others
         for task in tasks
         for reason in board.reasons(task.id, _ANYONE)
     )

@@ -10,6 +10,7 @@ Of a flood only the end is read; a line that is longer than the window is told i
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 WINDOW = 65_536
@@ -18,18 +19,19 @@ WINDOW = 65_536
 class Tails:
     def __init__(self) -> None:
         self._files: dict[str, tuple[str, int]] = {}
+        self._turn = threading.Lock()
 
     def add(self, path: str, name: str) -> None:
         self._files.setdefault(path, (name, 0))
 
     def fresh(self) -> list[tuple[str, str]]:
-        return [told for path in list(self._files) for told in self._read(path, last=False)]
+        with self._turn:
+            return [told for path in list(self._files) for told in self._read(path, last=False)]
 
     def rest(self, path: str) -> list[tuple[str, str]]:
-        if path not in self._files:
-            return []
-        told = list(self._read(path, last=True))
-        self._files.pop(path, None)
+        with self._turn:
+            told = list(self._read(path, last=True)) if path in self._files else []
+            self._files.pop(path, None)
         return told
 
     def _read(self, path: str, last: bool) -> Iterator[tuple[str, str]]:
@@ -44,6 +46,5 @@ class Tails:
             return
         whole = text if last or len(text) == WINDOW else text[: text.rfind(b"\n") + 1]
         self._files[path] = (name, start + len(whole))
-        for line in whole.decode("utf-8", "replace").split("\n")[: None if last or not whole.endswith(b"\n") else -1]:
-            if line or not last:
-                yield name, line.rstrip("\r")
+        for line in whole.removesuffix(b"\n").decode("utf-8", "replace").split("\n") if whole else ():
+            yield name, line.rstrip("\r")

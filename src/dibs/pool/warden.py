@@ -211,14 +211,12 @@ def say(**what: object) -> None:
 def main() -> None:
     reader, wakeup = os.pipe()
     os.set_blocking(wakeup, False)
-    line = b""
-    while not line.endswith(b"\n"):  # not buffered: what follows is for `select`
-        part = os.read(0, 65536) if not line else os.read(0, 1)
-        if not part:
+    parts = [b""]
+    while not parts[-1].endswith(b"\n"):  # not buffered: what follows, after our answer, is for `select`
+        parts.append(os.read(0, 65536))
+        if not parts[-1]:
             return
-        line += part
-    line, _, rest = line.partition(b"\n")
-    assert not rest, "commands come after the answer"
+    line = b"".join(parts)
     _prctl(_SUBREAPER, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -424,8 +424,8 @@ class SqliteStore:
         return self._syncs.committed()
 
     def wait_change(self, mark: int, timeout: float) -> bool:
-        # A look costs one pread of eight bytes: at 40 a second that is little, and it needs no file watcher. Where nothing
-        # has happened for a while, many who wait would still add up, so they look less often.
+        # A look costs one pread of eight bytes: at 40 a second that is little, and it needs no file watcher. Where
+        # nothing has happened for a while, many who wait would still add up, so they look less often.
         end = time.monotonic() + timeout
         while self.mark_change() == mark:
             now = time.monotonic()
