@@ -5,7 +5,8 @@ that all its worktrees share it; outside a repository the nearest `.dibs` upward
 of a dialect are looked for upward in the same way (`dialects.discover`).
 
 A path without a scheme is a SQLite file, or a folder that holds one, unless it is called as a dialect's own file or
-folder is. A word before the colon that is no scheme is an error: most often it is one, misspelt.
+folder is. A word before the colon that is no scheme is an error: most often it is one, misspelt. What is then shown of
+the address has no password in it, whatever the address was meant to be (`masked`).
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def open_store(
     if url is None:
         url = os.environ.get("DIBS_BOARD") or None
     scheme, colon, rest = (url or "").partition(":")
+    scheme = kind_of(url or "") or scheme
     if colon and scheme == "memory":
         from dibs.stores.memory import MemoryStore
 
@@ -64,8 +66,8 @@ def open_store(
     elif colon and scheme == "sqlite":
         path = _file_path(rest)
     else:
-        if colon:
-            _refuse_unknown_kind(url, scheme, rest)
+        if colon or "=" in url:
+            refuse_unknown_kind(url)
         path = _file_path(url)
         found = _pointed_at(_folder_path(url), path)
         if found is not None:
@@ -86,9 +88,20 @@ def _open_postgres(url: str, create: bool, clock: Clock | None) -> Store:
             raise
         raise Unsupported(
             "a PostgreSQL board needs the driver psycopg, which is not installed here",
-            hint="install it: pip install 'dibs[postgres]'",
+            hint=f"install it for the Python that runs dibs: {_install_driver()}",
         ) from error
     return open_postgres(url, create=create, clock=clock)
+
+
+def _install_driver() -> str:
+    import sys
+
+    package = "'psycopg[binary]>=3.3'"
+    if "pipx" in sys.prefix.replace("\\", "/").split("/"):
+        return f"pipx inject dibs {package}"
+    from shlex import quote
+
+    return f"{quote(sys.executable or 'python')} -m pip install {package}"
 
 
 def _open_dialect(
@@ -99,19 +112,86 @@ def _open_dialect(
     return open_dialect(scheme, folder, create=create, durability=durability, clock=clock, agent=agent)
 
 
-def _refuse_unknown_kind(url: str, scheme: str, rest: str) -> None:
+def kind_of(url: str) -> str | None:
+    """The scheme of an address, if it is one that we know. That of a URL may be written in any case."""
+    scheme, colon, _ = url.partition(":")
+    if colon and scheme not in KINDS and scheme.strip().lower() in POSTGRES:
+        return "postgresql"
+    return scheme if colon and scheme in KINDS else None
+
+
+def refuse_unknown_kind(url: str) -> None:
     """`taskbord:state` is a mistake; `C:/board.db` is a path, and so is whatever is there already."""
+    scheme, _, rest = url.partition(":")
     word = scheme.replace("-", "").replace("+", "").replace("_", "")
-    if len(scheme) < 2 or not word.isascii() or not word.isalnum() or os.path.lexists(_folder_path(url)):
+    shown = masked(url)
+    is_path = len(scheme) < 2 or not word.isascii() or not word.isalnum()
+    if (is_path and "://" not in url and shown == url) or os.path.lexists(_folder_path(url)):
         return
     from difflib import get_close_matches
 
-    meant = get_close_matches(scheme.lower(), KINDS, 1)
-    guess = f"did you mean {meant[0]}:{rest}? " if meant else ""
+    if rest.startswith("//") or shown != url:
+        # No file is meant, and to make one would write a password into its name.
+        close = get_close_matches(scheme.lower(), KINDS, 1)
+        place = shown.partition("://")[2] if "://" in shown else shown.lstrip("/")
+        meant = close[0] if close and close[0] not in DIALECTS else "postgresql" if "@" in shown else ""
+        guess = f"did you mean {meant}://{place}? " if meant else ""
+        raise Invalid(
+            f"there is no kind of board called {scheme:.40}" if "://" in url else "that is not the address of a board",
+            hint=f"{guess}a board in a PostgreSQL database: postgresql://USER@HOST/DATABASE?board=NAME; "
+            f"other kinds: {', '.join(kind for kind in KINDS if kind != 'postgresql')}",
+        )
+    meant_kind = get_close_matches(scheme.lower(), KINDS, 1)
+    guess = f"did you mean {meant_kind[0]}:{rest}? " if meant_kind else ""
     raise Invalid(
         f"there is no kind of board called {scheme:.40}",
         hint=f"{guess}kinds: {', '.join(KINDS)}; a file of that name: sqlite:{url}",
     )
+
+
+def masked(url: str) -> str:
+    """An address, or what was meant to be one, without what may be a password: all between the colon behind a user's
+    name and the last `@`, and the values of `password=` and its like. Paths are left as they are."""
+    scheme, slashes, rest = url.partition("://")
+    if not slashes:
+        scheme, rest = "", url
+        if kind_of(url) not in (None, *POSTGRES) or (url[:1] in ("/", ".", "~") and url[:2] != "//"):
+            return url
+        if url[1:2] == ":" and url[2:3] in ("/", "\\"):
+            return url  # a drive's letter
+    place, at, after = rest.rpartition("@")
+    user, colon, _ = place.partition(":")
+    shown = f"{scheme}{slashes}{user}:…@{after}" if at and colon else url
+    if slashes and not at:
+        hosts = rest.partition("?")[0].partition("/")[0]
+        name, colon, _ = hosts.partition(":")
+        ports = [part.partition(":")[2] for part in hosts.split(",")]
+        if colon and "[" not in hosts and not all(each.isdigit() for each in ports if each):
+            shown = f"{scheme}{slashes}{name}:…{rest[len(hosts) :]}"
+    for key in ("password", "secret"):
+        shown = _without(shown, key)
+    return shown
+
+
+def _without(text: str, key: str) -> str:
+    """`text` without the values of parameters whose name ends so."""
+    shown, lower, start = "", text.lower(), 0
+    while (found := lower.find(f"{key}=", start)) >= 0:
+        value = found + len(key) + 1
+        stop = "'" if text[value : value + 1] == "'" else "& "
+        end = next((i for i in range(value + (stop == "'"), len(text)) if text[i] in stop), len(text))
+        if text[value : value + 1] == "…":
+            end = value + 1  # has been done already
+        shown += text[start:value] + "…"
+        start = end
+    return shown + text[start:]
+
+
+def masked_in(text: str) -> str:
+    """A text in which addresses may stand: what has a `://` and an `@` in one word is shown `masked`."""
+    if "://" not in text:
+        return text
+    return " ".join(masked(word) if "://" in word else word for word in text.split(" "))
 
 
 def _pointed_at(given: str, path: str) -> tuple[str, str] | None:

@@ -153,7 +153,9 @@ def _guess(word: str, rest: list[str], json: bool) -> Command:
         near = closest(word, [command[0] for command in COMMANDS] + [guess for guess, _ in GUESSES])
         near = dict(GUESSES).get(near or "", near)
         hint = f"dibs {near}" if near else None
-    shown = cut(safe(word), 40)
+    from dibs.address import masked
+
+    shown = cut(safe(masked(word)), 40)
     if hint and not hint.startswith("dibs "):
         raise UsageError(f"no command {shown!r}", hint)
     raise UsageError(f"no command {shown!r}", f"did you mean: {hint}" if hint else "")
@@ -194,6 +196,10 @@ def _refused(error: Exception, json: bool) -> int:
         traceback.print_exc()
     if not isinstance(error, DibsError):
         error = _as_dibs_error(error)
+    from dibs.address import masked_in
+
+    # An address where none belongs (`dibs import URL`) is quoted by whoever did not expect it.
+    error.message, error.hint = masked_in(error.message), masked_in(error.hint)
     if json:
         from dibs.jsontext import dumps
         from dibs.wire import error_json

@@ -102,7 +102,9 @@ def _place(command: Command, given: list[str], args: Args) -> None:
     for name, how, text in command[4]:
         if how == "surplus":
             if given:
-                raise UsageError(f"{command[0]}: unexpected {given[0]!r}", text, command)
+                raise UsageError(
+                    f"{command[0]}: unexpected {_shown(given[0])}", _meant(command, given[0]) or text, command
+                )
         elif how in ("some", "many", "rest"):
             if not given and how != "many":
                 raise UsageError(f"{command[0]}: {_named(name, text)} is missing", command=command)
@@ -117,7 +119,25 @@ def _place(command: Command, given: list[str], args: Args) -> None:
     if given:
         texts = any(name in ("words", "description", "text", "why") for name, _, _ in command[4])
         hint = "put a text with blanks into quotes" if texts else ""
-        raise UsageError(f"{command[0]}: unexpected {given[0]!r}", hint, command)
+        raise UsageError(f"{command[0]}: unexpected {_shown(given[0])}", _meant(command, given[0]) or hint, command)
+
+
+def _shown(word: str) -> str:
+    """A word of the command line in a message: if it is an address, without its password."""
+    from dibs.address import masked
+
+    return repr(masked(word))
+
+
+def _meant(command: Command, word: str) -> str:
+    """A word too many that looks like a board's address was meant for --board."""
+    from dibs.address import kind_of, masked
+
+    if kind_of(word) is None and "://" not in word and masked(word) == word:
+        return ""
+    from shlex import quote
+
+    return f"the board is named by --board: dibs {command[0]} --board {quote(masked(word))}"
 
 
 def _named(name: str, text: str) -> str:
@@ -213,12 +233,14 @@ class _Reader:
                     return int(value)
             except ValueError:
                 pass
-            raise UsageError(f"{name}: {value!r} is not a whole number", command=self.command)
+            raise UsageError(f"{name}: {_shown(value)} is not a whole number", command=self.command)
         if kind == "seconds":
             length = seconds(value)
             if length is None:
                 raise UsageError(
-                    f"{name}: {value!r} is not a length of time", "examples: 90s, 30m, 2h, 1h30m, 1d, 1.5", self.command
+                    f"{name}: {_shown(value)} is not a length of time",
+                    "examples: 90s, 30m, 2h, 1h30m, 1d, 1.5",
+                    self.command,
                 )
             return length
         choices = kind.split("|")
@@ -231,7 +253,7 @@ class _Reader:
 
         near = closest(plain, choices)
         hint = (f"did you mean {near}? " if near else "") + "one of: " + ", ".join(choices)
-        raise UsageError(f"{name}: {value!r} is not known", hint, self.command)
+        raise UsageError(f"{name}: {_shown(value)} is not known", hint, self.command)
 
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.address import POSTGRES, open_store
+from dibs.address import POSTGRES, kind_of, open_store, refuse_unknown_kind
 from dibs.cli.args import UsageError
 from dibs.cli.render import clock, number, quoted, safe, table
 from dibs.errors import Unsupported
@@ -70,7 +70,9 @@ def _database(ctx: Context, given: str | None) -> str:
             "dibs boards lists the boards of a PostgreSQL database, and none was named here",
             hint=f"{_NEXT}, or set DIBS_BOARD; which board this folder uses: dibs doctor",
         )
-    if url.partition(":")[0] not in POSTGRES:
+    if kind_of(url) not in POSTGRES:
+        if ":" in url and kind_of(url) is None:
+            refuse_unknown_kind(url)
         raise Unsupported(
             f"dibs boards lists the boards of a PostgreSQL database; {public(url)} is one board, and not in such",
             hint=f"{_NEXT}; to look at this one: dibs --board {quoted(public(url))} list",

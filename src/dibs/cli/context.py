@@ -103,10 +103,11 @@ class Context:
 
         named = self.url or os.environ.get("DIBS_BOARD")
         if isinstance(error, NoBoard) and named and "url" not in error.fields:  # which a store has then named itself
+            from dibs.address import masked
             from dibs.cli.render import quoted
 
             role = " --as planner-1" if named.startswith("workflow:") else ""
-            error.hint = f"make one with: dibs --board {quoted(named)}{role} init"
+            error.hint = f"make one with: dibs --board {quoted(masked(named))}{role} init"
 
     def text(self, words: Sequence[str]) -> str:
         """Words given as a text; a single `-` reads it from stdin."""

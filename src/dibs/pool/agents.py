@@ -34,6 +34,8 @@ PATIENCE = 5.0
 """Seconds to end in, for an agent whose time is over."""
 TRIES = 5
 """How often giving back is tried, when the board is busy or its disk is full."""
+GIVING = 12.0
+"""Seconds that it may take, altogether."""
 
 _FOREIGN = (
     "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_PROJECT_DIR",
@@ -202,15 +204,22 @@ class Agent:
         note = f"its process has ended ({self.error or 'by itself'})"[:500]
         tasks: list[str] = []
         locks: list[str] = []
-        for tried in range(TRIES):
-            try:
-                tasks, locks = await house.call(_release, house.board, self.worker, note)
-                break
-            except (DibsError, OSError) as error:
-                if tried == TRIES - 1:
-                    more = f"what it held could not be given back now, and comes back by itself: {_plain(error)}"
-                    self.error = f"{self.error}; {more}" if self.error else more
-                await asyncio.sleep(0.2 * 2**tried)
+        failure: Exception | None = None
+        try:
+            async with asyncio.timeout(GIVING):
+                for tried in range(TRIES):
+                    try:
+                        tasks, locks = await house.call(_release, house.board, self.worker, note)
+                        failure = None
+                        break
+                    except (DibsError, OSError) as error:
+                        failure = error
+                        await asyncio.sleep(0.2 * 2**tried)
+        except TimeoutError as error:  # the board's server is away; whoever waits for our end does not wait for that
+            failure = failure or error
+        if failure is not None:
+            more = f"what it held could not be given back now, and comes back by itself: {_plain(failure)}"
+            self.error = f"{self.error}; {more}" if self.error else more
         if tasks or locks:
             what = ", ".join([*tasks, *locks])
             house.tell("agent_released", self.name, f"given back: {what}", tasks=tasks, locks=locks)
@@ -278,6 +287,8 @@ def _write(path: str, text: str) -> None:
 def _plain(error: Exception) -> str:
     if isinstance(error, DibsError):
         return f"{error.message}; {error.hint}" if error.hint else error.message
+    if isinstance(error, TimeoutError):
+        return "the board does not answer"
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 

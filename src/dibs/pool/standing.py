@@ -30,6 +30,9 @@ MESSAGES = 5
 READY = 64
 """Ready tasks are counted up to here: more agents than this are not started at once."""
 
+_LINKS = {"dependency": "", "path": "waits: "}
+"""What joins a task and the reason why it cannot be claimed."""
+
 _ANYONE = Worker("a worker of the team")
 
 
@@ -115,6 +118,6 @@ def why_stuck(board: TaskBoard) -> str:
             parts.append(f"{task.id} waits for somebody to accept it: dibs accept {task.id}")
             continue
         reasons = board.reasons(task.id, _ANYONE)
-        parts += [f"{task.id} {reason.text}" for reason in reasons[:1]]
+        parts += [f"{task.id} {_LINKS.get(reason.code, 'is ')}{reason.text}" for reason in reasons[:1]]
     failed = f" ({counts[FAILED]} failed)" if counts[FAILED] else ""
     return f"{' and '.join(left)} cannot go on{failed}: {'; '.join(parts) or 'see dibs list'}"

@@ -181,7 +181,7 @@ def summary(ctx: Context, show: TeamShow, found: Judgement) -> list[str]:
     call, home = program(), shlex.quote(show.home)
     lines += ["", "Everything is kept. Look around:", f"  cd {home}", *_commands(show, call, width)]
     lines += ["It is a temporary folder; it can go when you are done looking:", f"  {shlex.quote(show.folder)}"]
-    lines += ["With real agents, in a repository of yours:", f"  {call} team --help"]
+    lines += ["", "With real agents, in a repository of yours:", f"  {call} team --help"]
     return lines
 
 
@@ -208,7 +208,7 @@ def _worker(show: TeamShow, found: Judgement, agent: AgentResult, width: int, co
         again = ", started again" if agent.runs > 1 else ""
         killed = cut(f"  killed while it wrote {' '.join(show.accident.half)}{again}", room)
     titles = [title(found.tasks[task_id]) for task_id in agent.tasks if task_id in found.tasks]
-    what = cut("  " + ", ".join(titles), room - len(killed)) if titles and room - len(killed) > 5 else ""
+    what = cut("  " + ", ".join(titles), room - len(killed)) if titles and room - len(killed) > 20 else ""
     return pad(agent.agent, 11) + text + paint(what, DIM, color) + paint(killed, RED, color)
 
 
@@ -235,7 +235,7 @@ def _findings(show: TeamShow, found: Judgement) -> list[tuple[str, list[str]]]:
         lines.append((f"{back}, and {_taker(found, accident.worker)}", found.recovery))
         where = f"on branch {found.kept_on}" if found.kept_on else "in its worktree"
         lines.append((f"what it had half-written stayed {where}, off {TRUNK}", []))
-    skipped = f" ({number(found.passed_over, 'claim')} passed one by)" if found.passed_over else ""
+    skipped = f"; {number(found.passed_over, 'claim')} skipped a taken file" if found.passed_over else ""
     lines += [
         (
             f"{verdict.claims} claims, {len(verdict.doubles)} double claims: agents' own records and changelog agree",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from dibs.pool.pool import AgentPool
 
 TICK = 0.2
+BEGINNING = "the agents and their MCP servers are starting, which takes some seconds"
 PROMISE = "on the way, a worker will be killed with SIGKILL"
 
 
@@ -46,7 +47,7 @@ class Watch:
     async def show(self, pool: AgentPool) -> None:
         """Until it is cancelled. The pool is stopped if nobody is left who reads."""
         self._watcher.pool = pool
-        self._watcher.remark = PROMISE
+        self._watcher.remark = BEGINNING
         while True:
             self._view.tick()
             await asyncio.sleep(TICK)
@@ -70,6 +71,8 @@ class Watch:
 
     def event(self, event: PoolEvent) -> None:
         self._view.event(event)
+        if self._watcher.remark == BEGINNING and event.data.get("action") == "claimed_activity":
+            self._watcher.remark = PROMISE
         what = (event.data.get("action"), event.data.get("task_id"))
         if self._lost is not None and what == ("claimed_activity", self._lost):
             self._watcher.remark += f"; {event.agent} took its task"

@@ -41,12 +41,14 @@ class Frame:
         gap = 1 if self.height >= 18 else 0
         below = self._below(scene)
         least = min(len(below), max(1, self.height // 4)) + (2 * gap)
-        room = max(1, self.height - len(lines) - least - bool(scene.remark))
+        last = 1 + gap if scene.remark else 0
+        room = max(1, self.height - len(lines) - least - last)
         lines += [""] * gap + self._agents(scene, room - gap)
-        free = self.height - len(lines) - bool(scene.remark) - gap
+        free = self.height - len(lines) - last - gap
         if free > 0 and below:
             lines += [""] * gap + self._chosen(scene, free)
         if scene.remark:
+            lines += [""] * gap
             lines.append(paint(self._fit(scene.remark, self.width), BOLD, self._color))
         return lines[: self.height]
 

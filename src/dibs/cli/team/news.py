@@ -30,6 +30,8 @@ _DULL = {
 }
 """Actions of the board that nobody would want to read hundreds of times."""
 _BAD_ACTIONS = {"failed_activity", "recovered_activity", "blocked"}
+_GONE = ("its client has ended", "its process has ended")
+"""What is noted where a worker did not give its task back itself."""
 NAMED = 5
 """Ids that are named when tasks are told together."""
 
@@ -78,6 +80,8 @@ class News:
             return f"{word}: {details}" if details else word
         if action == "claimed_activity":
             return f"{word} {self._task(task)}"
+        if action == "released_activity" and str(details).startswith(_GONE):
+            return f"is gone, and {task} is free again: {details}"
         return f"{word} {task}: {details}" if details else f"{word} {task}"
 
     def _task(self, task_id: str) -> str:
@@ -90,4 +94,4 @@ def _is_bad(event: PoolEvent) -> bool:
         return event.data.get("status") in ("error", "timeout")
     if event.kind == "run_ended":
         return event.data.get("ending") != "done"
-    return event.kind == "agent_gave_up"
+    return event.kind in ("agent_gave_up", "kill")

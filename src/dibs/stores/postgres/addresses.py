@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, unquote
 
+from dibs.address import POSTGRES, kind_of, masked
 from dibs.errors import Invalid
 from dibs.model import Record
 
@@ -65,7 +66,7 @@ def shown(url: str) -> str:
 
 def public(url: str) -> str:
     """The address of any kind of board as it may be shown and written down: `shown` for one of ours."""
-    return shown(url) if url.startswith(("postgresql:", "postgres:")) else url
+    return shown(url) if kind_of(url) in POSTGRES else masked(url)
 
 
 def beside(url: str, board: str) -> str:
@@ -84,8 +85,8 @@ def has_password(url: str) -> bool:
 
 def _taken_apart(url: str) -> tuple[str, str, list[tuple[str, str]], str, bool]:
     """All before the `?` for libpq, the board, the parameters, what may be shown, and whether that lacks a password."""
-    _, _, rest = url.partition("://")
-    if not url.startswith(("postgresql://", "postgres://")):
+    _, _, rest = url.strip().partition("://")
+    if kind_of(url) not in POSTGRES or "://" not in url:
         raise Invalid("the address of a PostgreSQL board begins with postgresql://", hint=_EXAMPLE)
     user, at, after = rest.partition("@")
     if "/" in user or not at:
@@ -96,6 +97,7 @@ def _taken_apart(url: str) -> tuple[str, str, list[tuple[str, str]], str, bool]:
             "that is not an address of a PostgreSQL board: there is an @ where none can be",
             hint="in a user's name, a password or a database's name, write @ as %40, / as %2F and % as %25",
         )
+    _check_ports(place.partition("/")[0])
     pairs = [_pair(part) for part in query.split("&")] if query else []
     names = [value for key, value in pairs if key == "board"]
     if len(names) > 1:
@@ -106,6 +108,17 @@ def _taken_apart(url: str) -> tuple[str, str, list[tuple[str, str]], str, bool]:
     told = public if board == MAIN else [*public, ("board", board)]
     secret = bool(colon) or any(key in _SECRETS for key, _ in pairs)
     return f"postgresql://{user}{at}{place}", board, pairs, f"postgresql://{name}{at}{place}{_query(told)}", secret
+
+
+def _check_ports(hosts: str) -> None:
+    """What is no port may be a password, of an address that lacks its host: libpq would quote it."""
+    for host in hosts.split(","):
+        port = host.rpartition("]")[2].rpartition(":")[2] if ":" in host.rpartition("]")[2] else ""
+        if port and not (port.isascii() and port.isdigit()):
+            raise Invalid(
+                "that is not an address of a PostgreSQL board: what stands behind the host's colon is no port",
+                hint=f"a user comes before an @; {_EXAMPLE}",
+            )
 
 
 def _pair(text: str) -> tuple[str, str]:
