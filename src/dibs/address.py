@@ -138,8 +138,8 @@ def refuse_unknown_kind(url: str) -> None:
         guess = f"did you mean {meant}://{place}? " if meant else ""
         raise Invalid(
             f"there is no kind of board called {scheme:.40}" if "://" in url else "that is not the address of a board",
-            hint=f"{guess}a board in a PostgreSQL database: postgresql://USER@HOST/DATABASE?board=NAME; "
-            f"other kinds: {', '.join(kind for kind in KINDS if kind != 'postgresql')}",
+            hint=f"{guess}kinds: {', '.join(KINDS)}; "
+            "one in a PostgreSQL database: postgresql://USER@HOST/DATABASE?board=NAME",
         )
     meant_kind = get_close_matches(scheme.lower(), KINDS, 1)
     guess = f"did you mean {meant_kind[0]}:{rest}? " if meant_kind else ""

@@ -6,7 +6,7 @@ import os
 import sys
 
 from dibs import fs, transfer
-from dibs.address import DIALECTS, keep_out_of_git, open_store
+from dibs.address import DIALECTS, keep_out_of_git, masked, open_store
 from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.context import write
@@ -117,7 +117,7 @@ def _write_file(board: TaskBoard, path: str, force: bool) -> int:
         if isinstance(error, DibsError):
             raise
         raise Invalid(
-            f"cannot write {path}: {error.strerror or error}; nothing was exported",
+            f"cannot write {masked(path)}: {error.strerror or error}; nothing was exported",
             hint="name a file that you may create",
         ) from error
     finally:
@@ -175,7 +175,8 @@ def import_(ctx: Context, args: Args) -> int:
         if isinstance(error, DibsError):
             raise
         raise Invalid(
-            f"cannot read {args.file}: {error.strerror or error}", hint="give an export: dibs import board.jsonl"
+            f"cannot read {masked(args.file)}: {error.strerror or error}",
+            hint="give an export: dibs import board.jsonl",
         ) from error
 
 

@@ -60,6 +60,8 @@ class House(Protocol):
 
     def next_start(self, agent: Agent) -> tuple[str, str]: ...
 
+    def owe(self, worker: Worker, note: str) -> None: ...
+
     def environment(self, agent: Agent) -> dict[str, str]: ...
 
     def place(self, agent: Agent) -> Awaitable[str]: ...
@@ -218,6 +220,7 @@ class Agent:
         except TimeoutError as error:  # the board's server is away; whoever waits for our end does not wait for that
             failure = failure or error
         if failure is not None:
+            house.owe(self.worker, note)
             more = f"what it held could not be given back now, and comes back by itself: {_plain(failure)}"
             self.error = f"{self.error}; {more}" if self.error else more
         if tasks or locks:

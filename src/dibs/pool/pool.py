@@ -112,6 +112,7 @@ class AgentPool:
         self._submitted: list[tuple[str, str]] = []
         self._running: asyncio.Task[Any] | None = None
         self._starts: dict[str, int] = {}
+        self._owed: list[tuple[Worker, str]] = []
         self._callbacks: set[asyncio.Future[Any]] = set()
 
     # -- opening and closing
@@ -304,6 +305,20 @@ class AgentPool:
         if self.stale_timeout is not None:
             env["DIBS_STALE_TIMEOUT"] = f"{self.stale_timeout:g}"
         return env
+
+    def owe(self, worker: Worker, note: str) -> None:
+        """What a start of an agent held could not be given back: the board was out of reach."""
+        self._owed.append((worker, note))
+
+    async def pay(self) -> None:
+        """Give back what is owed, now that the board can be read again."""
+        while self._owed:
+            worker, note = self._owed[0]
+            await self.call(self._release, worker, note)
+            self._owed.pop(0)
+
+    def _release(self, worker: Worker, note: str) -> None:
+        self.board.release_agent_tasks(worker, note=note)
 
     async def place(self, agent: Agent) -> str:
         """The directory that an agent works in; its worktree is made when it is first needed."""

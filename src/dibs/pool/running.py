@@ -30,6 +30,10 @@ PULSE = 1.0
 """Seconds after which the loop looks even if nothing happened: leases run out, and processes die, in silence."""
 SWEEP = 5.0
 """Seconds between two looks for what dead workers left, while nothing else can be done."""
+SLICE = 0.2
+"""Seconds after which a wait notices that the run is over."""
+AWAY = 600.0
+"""Seconds that a board may be out of reach, while agents work on, before the run is given up."""
 GAP = 0.1
 """Seconds between two looks at the board, at least."""
 PATIENCE = 5.0
@@ -52,6 +56,8 @@ class Run:
         self._wake = asyncio.Event()
         self._lives: dict[asyncio.Task[None], Agent] = {}
         self._seen = 0
+        self._is_over = False
+        self._away_since: float | None = None
         self._cost = 0.0
         """Seconds that the last look at the board took: a large board is looked at less often."""
 
@@ -71,11 +77,16 @@ class Run:
             try:
                 await self._end_all(PATIENCE)
             finally:
+                self._is_over = True
                 for chore in chores:
                     chore.cancel()
                 await asyncio.gather(*chores, return_exceptions=True)
                 await pool.call(pool.tidy)
-        await self._news(0.0)
+        try:
+            await pool.pay()
+            await self._news(0.0)
+        except DibsError as error:
+            self.bear(error)
         seconds = round(time.monotonic() - began, 3)
         results = Results([agent.result() for agent in self.agents if agent.run], ending, why, seconds)
         pool.tell("run_ended", None, f"{ending}: {why}", ending=ending, why=why, seconds=seconds)
@@ -107,6 +118,15 @@ class Run:
         except TimeoutError:
             pass
         self._wake.clear()
+
+    def bear(self, error: DibsError) -> None:
+        """The board cannot be reached, or is busy: agents that work need not know. But not for ever."""
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+            self.pool.tell("board_away", None, f"the board cannot be read; trying again: {error.message}")
+        elif now - self._away_since > AWAY:
+            raise error
 
     # -- the end
 
@@ -157,9 +177,11 @@ class Run:
         store = self.board.store
         mark = store.mark_change()
         found = list(self.board.changelog(self._seen))
-        if not found and patience:
-            store.wait_change(mark, patience)
-            found = list(self.board.changelog(self._seen))
+        end = time.monotonic() + patience
+        while not found and not self._is_over and (left := end - time.monotonic()) > 0:
+            if store.wait_change(mark, min(left, SLICE)):
+                mark = store.mark_change()
+                found = list(self.board.changelog(self._seen))
         return found
 
     def _note(self, event: Event) -> None:
@@ -239,23 +261,34 @@ class TeamRun(Run):
         self.pool.post(planning=self.lead is not None)
         if self.lead is not None:
             self.start(self.lead, lambda: self._lead_prompt)
+        ended: list[Agent] = []
         while True:
-            if ended := self.collect():
-                await self._news(0.0)  # what they did last counts
-            for agent in ended:
-                self._judge(agent)
-            standing = await self._look()
-            self._start_workers(standing)
-            if self.lead is None or not self.lead.is_running:
-                over = await self._over(standing)
-                if over is not None:
-                    return over
+            ended += self.collect()
+            try:
+                over = await self._turn(ended)
+                self._away_since = None
+            except DibsError as error:
+                over = None
+                self.bear(error)
+            if over is not None:
+                return over
             await self.pause(PULSE)
+
+    async def _turn(self, ended: list[Agent]) -> tuple[str, str] | None:
+        """Look, and act on it; how the run has ended, if it has. Who has `ended` is judged, and taken off the list."""
+        if ended:
+            await self._news(0.0)  # what they did last counts
+        while ended:
+            self._judge(ended.pop())
+        standing = await self._look()
+        self._start_workers(standing)
+        return None if self.lead is not None and self.lead.is_running else await self._over(standing)
 
     async def _look(self) -> Standing:
         began = time.monotonic()
         standing: Standing = await self.pool.call(look, self.board, self._names())
-        self._cost = time.monotonic() - began
+        self._cost = min(1.0, time.monotonic() - began)
+        await self.pool.pay()
         idle = not standing.ready and standing.counts[IN_PROGRESS]
         if idle and time.monotonic() - self._swept > SWEEP:
             self._swept = time.monotonic()

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
+import time
 
 from dibs.errors import Invalid
+
+TRIES = 5
 
 
 class Worktrees:
@@ -21,6 +25,7 @@ class Worktrees:
         self._folder = folder
         self._prefix = prefix
         self._made: dict[str, tuple[str, str]] = {}
+        self._turn = threading.Lock()
         self._workspace = workspace
         try:
             self._root = git(workspace, "rev-parse", "--show-toplevel")
@@ -41,13 +46,31 @@ class Worktrees:
     def make(self, name: str) -> tuple[str, str]:
         """The worktree of an agent, and its branch; the same one again for the same name. The directory that answers to
         the workspace: the same folder below the root."""
-        if name not in self._made:
-            tree, branch = os.path.join(self._folder, name), f"{self._prefix}/{name}"
-            git(self._workspace, "worktree", "add", "--quiet", "-b", branch, tree, self._base)
-            self._made[name] = (tree, branch)
+        with self._turn:
+            if name not in self._made:
+                tree, branch = os.path.join(self._folder, name), f"{self._prefix}/{name}"
+                self._add(tree, branch)
+                self._made[name] = (tree, branch)
         tree, branch = self._made[name]
         inside = os.path.join(tree, os.path.relpath(os.path.realpath(self._workspace), os.path.realpath(self._root)))
         return os.path.normpath(inside) if os.path.isdir(inside) else tree, branch
+
+    def _add(self, tree: str, branch: str) -> None:
+        """Git does not wait for another git that changes the same repository, so try again. What a failed try left is
+        nobody's: the names are of this run alone, and no agent has been there."""
+        for tried in range(TRIES):
+            try:
+                git(self._workspace, "worktree", "add", "--quiet", "-B", branch, tree, self._base)
+                return
+            except GitError:
+                if tried == TRIES - 1:
+                    raise
+            time.sleep(0.1 * 2**tried)
+            if os.path.lexists(tree):
+                try:
+                    git(self._workspace, "worktree", "remove", "--force", tree)
+                except GitError:
+                    pass
 
     def tidy(self) -> dict[str, str]:
         """Remove worktrees and branches that are as they were made; names and branches of those that are kept."""

@@ -235,13 +235,13 @@ def _findings(show: TeamShow, found: Judgement) -> list[tuple[str, list[str]]]:
         lines.append((f"{back}, and {_taker(found, accident.worker)}", found.recovery))
         where = f"on branch {found.kept_on}" if found.kept_on else "in its worktree"
         lines.append((f"what it had half-written stayed {where}, off {TRUNK}", []))
-    skipped = f"; {number(found.passed_over, 'claim')} skipped a taken file" if found.passed_over else ""
+    skipped = f"; {number(found.passed_over, 'claim')} went around one" if found.passed_over else ""
     lines += [
         (
             f"{verdict.claims} claims, {len(verdict.doubles)} double claims: agents' own records and changelog agree",
             verdict.doubles + verdict.records,
         ),
-        (f"no task began too early, no file was held by two{skipped}", verdict.order),
+        (f"no task began too early, no file had two holders{skipped}", verdict.order),
         (f"replaying the changelog's {verdict.events} entries gives exactly this board", verdict.replay),
         ("nothing is left running", found.left),
     ]
