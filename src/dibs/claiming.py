@@ -77,7 +77,7 @@ class Claiming(Recovering):
         if task_id is not None:
             limits.task_id(task_id)
         limits.wait(wait)
-        refusal: list[NotClaimable] = []
+        refusal: list[NotClaimable | Collision] = []
 
         def once() -> list[BoardTask]:
             if task_id is None and request_key is None and (found := self._claim_quickly(who, n or 1, lease)):
@@ -92,7 +92,9 @@ class Claiming(Recovering):
                 if not rules.may_pass(error):
                     raise
                 refusal.append(error)
-                return []
+            except Collision as error:  # others are at what there is; whoever can wait does
+                refusal.append(error)
+            return []
 
         taken = attempt()
         if not taken and wait > 0:
@@ -177,7 +179,12 @@ class Claiming(Recovering):
             return self._claimed_before(tx, loads(answer), [task_id, n])
         reaped = self._sweep(tx)
         if task_id is not None:
-            found = self._named(tx, who, task_id)
+            try:
+                found = self._named(tx, who, task_id)
+            except NotClaimable:
+                if key is None or (answer := tx.recall(key)) is None:
+                    raise
+                return self._claimed_before(tx, loads(answer), [task_id, n])  # the same call, made at the same time
             if found.status is IN_PROGRESS:  # the same session asks again for what it holds
                 self._keep_alive(tx, who)
                 return [self._get(tx, task_id)]
@@ -185,6 +192,8 @@ class Claiming(Recovering):
         else:
             free = self._available(tx, who, n, claiming=True, reaped=reaped)
             taken = [self._take(tx, task, who, lease) for task in free]
+        if key is not None and not taken and (answer := tx.recall(key)) is not None:
+            return self._claimed_before(tx, loads(answer), [task_id, n])
         if key is not None and taken:
             tx.remember(key, dumps([[task_id, n], [[task.id, task.token] for task in taken]]))
         self._keep_alive(tx, who)  # last: a refused claim must not count as a renewal

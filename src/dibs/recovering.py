@@ -29,7 +29,12 @@ class Recovering(Leases):
             self._give_back(
                 tx, tasks, note or f"all tasks of {name} released", self._actor(worker), "released_activity"
             )
-            locks = [lock for lock in tx.locks(name=name) if worker is None or _is_part_of(lock.holder, worker)]
+            # The locks of tasks go with these. A look may show those of a task that was claimed after these were read.
+            locks = [
+                lock
+                for lock in tx.locks(name=name)
+                if lock.task_id is None and (worker is None or _is_part_of(lock.holder, worker))
+            ]
             self._drop(tx, self._still(tx, locks), self._actor(worker), note)
         return [task.id for task in tasks]
 

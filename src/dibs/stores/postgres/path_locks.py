@@ -62,7 +62,7 @@ class PathLocks(Trips):
             return self.locks(patterns), True
         about = tuple(patterns)
         kept = [self._foreseen.pop((part, about), None) for part in ("hold", "near", "number")]
-        if surely or self._relocked or None in kept:
+        if surely or self._relocked or self._moved or None in kept:  # what has changed since has later numbers
             kept = list(self._ask(*(statement for _, statement in self._near(patterns, surely))))
         tried, found, drawn = (answer or [] for answer in kept)
         held = tried[0][0]

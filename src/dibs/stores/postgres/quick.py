@@ -42,7 +42,7 @@ _NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
 # $1 board, $2 the tests' time, $3 how many, $4 sequence, $5 gate, $6 name, $7 holder, $8 lease, $9 stamp, $10 kind,
 # $11 to $13 the event's data around what the database knows.
 CLAIM = f"""
-WITH clock AS MATERIALIZED (SELECT {_NOW} AS now),
+WITH clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT}),
 late AS MATERIALIZED (
     SELECT 1 FROM dibs.task
     WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= (SELECT now FROM clock)
@@ -79,7 +79,7 @@ FROM common WHERE NOT yes
 # $1 board, $2 the tests' time, $3 id, $4 token, $5 sequence, $6 gate, $7 name or null, $8 kind or null, $9 result,
 # $10 the result as JSON.
 COMPLETE = f"""
-WITH clock AS MATERIALIZED (SELECT {_NOW} AS now),
+WITH clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT}),
 found AS MATERIALIZED (SELECT * FROM dibs.task WHERE board = $1 AND id = $3 FOR NO KEY UPDATE),
 numbered AS MATERIALIZED (
     SELECT found.seq AS at, found.last_event AS previous, dibs.draw($5::regclass, $6) AS number, clock.now

@@ -21,14 +21,16 @@ BEGIN = {
     False: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
 }
 CLOCK = "coalesce($1::float8, extract(epoch FROM clock_timestamp())::float8)"
+# Times are read, and written into the changelog, as text. A role may be set to round that.
+EXACT = "set_config('extra_float_digits', '1', true)"
 _NOTICE = ", ".join(
     f"set_config('tcp_keepalives_{name}', '{value}', true)"
     for name, value in (("idle", 10), ("interval", 5), ("count", 3))
 )
 HEAD = {
     True: f"SELECT {CLOCK}, pg_current_xact_id()::text, set_config('idle_in_transaction_session_timeout', $2, true), "
-    + _NOTICE,
-    False: f"SELECT {CLOCK}, NULL, set_config('idle_in_transaction_session_timeout', $2, true)",
+    f"{EXACT}, {_NOTICE}",
+    False: f"SELECT {CLOCK}, NULL, set_config('idle_in_transaction_session_timeout', $2, true), {EXACT}",
 }
 NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 # What became of a transaction whose connection broke.

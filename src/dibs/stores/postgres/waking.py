@@ -72,7 +72,7 @@ class Waking:
             if self._ear is not None and self._ear.owner != os.getpid():
                 self._ear = None  # the parent's, from before a fork
             if self._ear is None:
-                self._ear = self._store.links.take()
+                self._ear = self._store.links.extra()  # not an idle one: the next look needs that
                 self._ear.trip([(f'LISTEN "{self._channel}"', ())])
             for _ in self._ear.connection.notifies(timeout=seconds, stop_after=1):
                 pass
