@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 SESSION_VARIABLES = ("DIBS_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID", "GEMINI_SESSION_ID")
 
+PROCESS = "DIBS_PROCESS"
+"""Set by a team for its agents: host, boot, pid and start of the agent's process."""
+
 _ROLES = ("planner", "worker", "integrator", "lead")
 
 
@@ -54,7 +57,19 @@ def from_environment(
     made = Worker(limits.name(given or login_name(env)), limits.kind(kind), role=role_of(given), session=session(env))
     if made.session is not None:
         limits.name(made.session, "session")
+    if env.get(PROCESS) and made.session == env.get("DIBS_SESSION"):
+        _live_as_long_as(made, env[PROCESS])
     return made
+
+
+def _live_as_long_as(worker: Worker, process: str) -> None:
+    """A team's agent lives as long as the process that the team started, and its commands act for it. Written down by
+    who started it: in a sandbox the same process has another number."""
+    where, _, rest = process.partition("\t")
+    when, _, rest = rest.partition("\t")
+    pid, _, started = rest.partition("\t")
+    if pid.isascii() and pid.isdigit() and 0 < int(pid[:10]) < 2**31 and where and when and started:
+        worker.host, worker.pid, worker.started, worker.boot = where, int(pid[:10]), started, when
 
 
 def role_of(name: str | None) -> str | None:

@@ -102,6 +102,8 @@ class Context:
         from dibs.errors import NoBoard
 
         named = self.url or os.environ.get("DIBS_BOARD")
+        if isinstance(error, NoBoard) and not named and (told := clients_board()):
+            error.hint = f"{told}; or {error.hint}"
         if isinstance(error, NoBoard) and named and "url" not in error.fields:  # which a store has then named itself
             from dibs.address import masked
             from dibs.cli.render import quoted
@@ -172,6 +174,24 @@ class Context:
     def note(self, text: str) -> None:
         """A remark, to stderr."""
         write(sys.stderr, text + "\n")
+
+
+def clients_board(used: str | None = None) -> str | None:
+    """What to say if the coding clients of this repository are told to use a board, and it is not the one `used`."""
+    from dibs.address import masked
+    from dibs.places import find_place, working_directory
+    from dibs.proving.configured import read
+    from dibs.setup.clients import CLIENTS
+
+    here = working_directory()
+    root = find_place(here).worktree or here
+    for name in CLIENTS:
+        board = read(name, root).board
+        if board is not None and board != used:
+            from dibs.cli.render import quoted
+
+            return f"this repository's clients ({name}) use another: export DIBS_BOARD={quoted(masked(board))}"
+    return None
 
 
 class OutputLost(Exception):

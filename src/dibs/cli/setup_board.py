@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.address import keep_out_of_git
+from dibs.cli.context import clients_board
 from dibs.errors import NoBoard
 
 TYPE_CHECKING = False
@@ -35,6 +36,8 @@ def init(ctx: Context, args: Args) -> int:
             ctx.say(f"  reach it:  export DIBS_BOARD={quoted(named)}")
             if _lacks_password(ctx, named):
                 ctx.say("             and let ~/.pgpass or PGPASSWORD provide the password")
+        elif not ctx.url and not os.environ.get("DIBS_BOARD") and (told := clients_board(board.url)):
+            ctx.say(f"  but {told}")
         if getattr(board.store, "dialect", "") == "spec":
             ctx.say("  take a task and its files: dibs acquire ID PATH…; give both back: dibs done ID")
             return 0

@@ -28,7 +28,7 @@ def log(ctx: Context, args: Args) -> int:
     if limit and args.after is None and not args.all:
         events = board.recent(limit, task_id)
         if events and events[0].seq > 1 and task_id is None and not ctx.json:
-            _say_cut(ctx, f"the last {len(events):,} of {events[-1].seq:,}; all: dibs log --all")
+            _say_cut(ctx, f"the last {len(events):,}, up to number {events[-1].seq:,}; all: dibs log --all")
         elif len(events) == limit and task_id is not None and not ctx.json:
             _say_cut(ctx, f"the last {len(events):,}; all: dibs log --task {task_id} --all")
         _print(ctx, events)

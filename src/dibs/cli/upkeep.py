@@ -78,8 +78,19 @@ def export(ctx: Context, args: Args) -> int:
         ctx.emit(document | ({"left_out": left_out} if left_out else {}))
     else:
         ctx.say(f"wrote {number(lines, 'line')} to {safe(args.file)}")
-        ctx.say(cut(f"  to restore it: dibs --board sqlite:new.db import {quoted(safe(args.file))}", ctx.width))
+        new = _beside(ctx.board.url)
+        told = f"  to restore it: dibs --board {quoted(new)} import {quoted(safe(args.file))}"
+        ctx.say(told if new.startswith("postgresql:") else cut(told, ctx.width))
     return 0
+
+
+def _beside(url: str) -> str:
+    """Where an export of this board could be restored, beside it: an example."""
+    if not url.startswith("postgresql:"):
+        return "sqlite:new.db"
+    from dibs.stores.postgres.addresses import beside
+
+    return beside(url, "new")
 
 
 def _exportable(ctx: Context) -> tuple[TaskBoard, dict[str, list[str]]]:

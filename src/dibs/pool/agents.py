@@ -20,10 +20,10 @@ from typing import Any, Protocol
 
 from dibs.board import TaskBoard
 from dibs.errors import DibsError
-from dibs.model import Worker
 from dibs.pool.processes import AgentProcess
 from dibs.pool.results import COMPLETED, ERROR, TIMEOUT, AgentResult
 from dibs.pool.runners import Launch, Order, Runner
+from dibs.pool.standing import workers_of
 from dibs.pool.tails import Tails
 
 WAITING, RUNNING, RESTARTING, ENDED = "waiting", "running", "restarting", "ended"
@@ -41,7 +41,7 @@ _FOREIGN = (
     "CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_PROJECT_DIR",
     "CODEX_THREAD_ID", "GEMINI_SESSION_ID", "GEMINI_CLI",
     "DIBS_AGENT", "DIBS_KIND", "DIBS_SESSION", "DIBS_BOARD", "DIBS_TEAM", "DIBS_STALE_TIMEOUT", "DIBS_PROMPT_FILE",
-    "DIBS_TASK", "DIBS_TASK_ID", "DIBS_TASK_JSON", "DIBS_TOKEN", "DIBS_JSON",
+    "DIBS_PROCESS", "DIBS_TASK", "DIBS_TASK_ID", "DIBS_TASK_JSON", "DIBS_TOKEN", "DIBS_JSON",
     "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX", "GIT_NAMESPACE",
     "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES",
 )  # fmt: skip
@@ -60,7 +60,7 @@ class House(Protocol):
 
     def next_start(self, agent: Agent) -> tuple[str, str]: ...
 
-    def owe(self, worker: Worker, note: str) -> None: ...
+    def owe(self, session: str, note: str) -> None: ...
 
     def environment(self, agent: Agent) -> dict[str, str]: ...
 
@@ -99,11 +99,6 @@ class Agent:
         self.is_given_up = False
         self._process: AgentProcess | None = None
         self._ending: float | None = None
-
-    @property
-    def worker(self) -> Worker:
-        """This start, as the board knows it."""
-        return Worker(self.name, "agent", session=self.session)
 
     @property
     def is_running(self) -> bool:
@@ -211,7 +206,7 @@ class Agent:
             async with asyncio.timeout(GIVING):
                 for tried in range(TRIES):
                     try:
-                        tasks, locks = await house.call(_release, house.board, self.worker, note)
+                        tasks, locks = await house.call(release, house.board, self.session, note)
                         failure = None
                         break
                     except (DibsError, OSError) as error:
@@ -220,7 +215,7 @@ class Agent:
         except TimeoutError as error:  # the board's server is away; whoever waits for our end does not wait for that
             failure = failure or error
         if failure is not None:
-            house.owe(self.worker, note)
+            house.owe(self.session, note)
             more = f"what it held could not be given back now, and comes back by itself: {_plain(failure)}"
             self.error = f"{self.error}; {more}" if self.error else more
         if tasks or locks:
@@ -273,12 +268,11 @@ class Agent:
         )
 
 
-def _release(board: TaskBoard, worker: Worker, note: str) -> tuple[list[str], list[str]]:
-    locks = [
-        lock for lock in board.locks() if lock.holder.name == worker.name and lock.holder.session == worker.session
-    ]
-    loose = [lock.pattern for lock in locks if lock.task_id is None]
-    return board.release_agent_tasks(worker, note=note), loose
+def release(board: TaskBoard, session: str, note: str) -> tuple[list[str], list[str]]:
+    """Give back everything that is held in a session, under whatever name; the tasks, and the locks without one."""
+    loose = [lock.pattern for lock in board.locks() if lock.task_id is None and lock.holder.session == session]
+    tasks = [id for worker in workers_of(board, [session]) for id in board.release_agent_tasks(worker, note=note)]
+    return tasks, loose
 
 
 def _write(path: str, text: str) -> None:

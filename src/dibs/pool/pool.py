@@ -34,13 +34,14 @@ from dibs.errors import Invalid, NoBoard
 from dibs.model import Worker
 from dibs.places import find_place
 from dibs.pool import prompts
-from dibs.pool.agents import Agent
+from dibs.pool.agents import Agent, release
 from dibs.pool.notice import VARIABLE, Notice
 from dibs.pool.results import PoolEvent, Results
 from dibs.pool.runners import Runner, make_runner
 from dibs.pool.standing import Standing, look
 from dibs.pool.tails import Tails
 from dibs.pool.worktrees import GitError, Worktrees
+from dibs.worker import PROCESS, boot, host
 
 MODES = ("team", "parallel")
 MOST = 64
@@ -112,7 +113,7 @@ class AgentPool:
         self._submitted: list[tuple[str, str]] = []
         self._running: asyncio.Task[Any] | None = None
         self._starts: dict[str, int] = {}
-        self._owed: list[tuple[Worker, str]] = []
+        self._owed: list[tuple[str, str]] = []
         self._callbacks: set[asyncio.Future[Any]] = set()
 
     # -- opening and closing
@@ -299,6 +300,7 @@ class AgentPool:
             "DIBS_KIND": "agent",
             "DIBS_SESSION": agent.session,
             "DIBS_BOARD": url,
+            PROCESS: f"{host()}\t{boot()}",  # completed by the warden
         }
         if self.mode == "team":
             env[VARIABLE] = self._notice.path
@@ -306,19 +308,15 @@ class AgentPool:
             env["DIBS_STALE_TIMEOUT"] = f"{self.stale_timeout:g}"
         return env
 
-    def owe(self, worker: Worker, note: str) -> None:
+    def owe(self, session: str, note: str) -> None:
         """What a start of an agent held could not be given back: the board was out of reach."""
-        self._owed.append((worker, note))
+        self._owed.append((session, note))
 
     async def pay(self) -> None:
         """Give back what is owed, now that the board can be read again."""
         while self._owed:
-            worker, note = self._owed[0]
-            await self.call(self._release, worker, note)
+            await self.call(release, self.board, *self._owed[0])
             self._owed.pop(0)
-
-    def _release(self, worker: Worker, note: str) -> None:
-        self.board.release_agent_tasks(worker, note=note)
 
     async def place(self, agent: Agent) -> str:
         """The directory that an agent works in; its worktree is made when it is first needed."""

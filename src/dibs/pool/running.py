@@ -23,7 +23,7 @@ from dibs.model import IN_PROGRESS, Event
 from dibs.pool.agents import RESTARTING, RUNNING, WAITING, Agent
 from dibs.pool.pool import AgentPool
 from dibs.pool.results import COMPLETED, DONE, GAVE_UP, STUCK, Results
-from dibs.pool.standing import Standing, is_waiting_for_others, look, why_stuck
+from dibs.pool.standing import Standing, is_waiting_for_others, look, why_stuck, workers_of
 from dibs.rules import LEASES
 
 PULSE = 1.0
@@ -71,8 +71,12 @@ class Run:
         )  # fmt: skip
         chores = [asyncio.create_task(chore) for chore in (self._follow(), self._keep(), self._tail())]
         try:
-            ending, why = await self.work()
-            await self._go_home()
+            while True:
+                ending, why = await self.work()
+                await self._go_home()
+                await self._end_all(PATIENCE)
+                if await self.is_over_now(ending):
+                    break
         finally:
             try:
                 await self._end_all(PATIENCE)
@@ -95,6 +99,10 @@ class Run:
     async def work(self) -> tuple[str, str]:
         """Until it is over; how it ended, and why."""
         raise NotImplementedError
+
+    async def is_over_now(self, ending: str) -> bool:
+        """Once more, when all have gone home: nobody has added work on the way?"""
+        return True
 
     def start(self, agent: Agent, prompt: Callable[[], str]) -> None:
         agent.become(RUNNING)
@@ -211,12 +219,12 @@ class Run:
         lease = self.pool.stale_timeout or LEASES["agent"]
         while True:
             await asyncio.sleep(min(15.0, lease / 6))
-            for agent in self.agents:
-                if agent.is_running:
-                    try:
-                        await self.pool.call(self.board.keep, agent.worker)
-                    except DibsError:
-                        pass  # busy: there is time for another try
+            sessions = [agent.session for agent in self.agents if agent.is_running]
+            try:
+                for worker in await self.pool.call(workers_of, self.board, sessions):
+                    await self.pool.call(self.board.keep, worker)
+            except DibsError:
+                pass  # busy: there is time for another try
 
     async def _tail(self) -> None:
         while self.pool.tails is not None:
@@ -258,8 +266,8 @@ class TeamRun(Run):
         self._swept = 0.0
 
     async def work(self) -> tuple[str, str]:
-        self.pool.post(planning=self.lead is not None)
-        if self.lead is not None:
+        self.pool.post(planning=self.lead is not None and not self.lead.run)
+        if self.lead is not None and not self.lead.run:
             self.start(self.lead, lambda: self._lead_prompt)
         ended: list[Agent] = []
         while True:
@@ -274,6 +282,15 @@ class TeamRun(Run):
                 return over
             await self.pause(PULSE)
 
+    async def is_over_now(self, ending: str) -> bool:
+        if ending != DONE or all(agent.is_given_up for agent in self.workers):
+            return True
+        try:
+            standing: Standing = await self.pool.call(look, self.board, self._names())
+        except DibsError:
+            return True  # out of reach; it was done a moment ago
+        return standing.is_finished
+
     async def _turn(self, ended: list[Agent]) -> tuple[str, str] | None:
         """Look, and act on it; how the run has ended, if it has. Who has `ended` is judged, and taken off the list."""
         if ended:
@@ -282,6 +299,8 @@ class TeamRun(Run):
             self._judge(ended.pop())
         standing = await self._look()
         self._start_workers(standing)
+        if standing.open and all(agent.is_given_up and not agent.is_running for agent in self.workers):
+            return self._abandoned(standing)  # a lead that waits for them would wait for ever
         return None if self.lead is not None and self.lead.is_running else await self._over(standing)
 
     async def _look(self) -> Standing:
@@ -340,8 +359,6 @@ class TeamRun(Run):
     async def _over(self, standing: Standing) -> tuple[str, str] | None:
         if standing.is_finished:
             return self._finished(standing)
-        if all(agent.is_given_up and not agent.is_running for agent in self.workers):
-            return self._abandoned(standing)
         if standing.claims or standing.ready:
             return None
         if standing.counts[IN_PROGRESS]:

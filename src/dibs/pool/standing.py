@@ -7,7 +7,7 @@ why_stuck(board)                      in words, for a board on which nothing mov
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from dibs import rules
 from dibs.board import TaskBoard
@@ -93,6 +93,14 @@ def look(board: TaskBoard, sessions: Mapping[str, str]) -> Standing:
     except Unsupported:
         messages = []
     return Standing(counts, ready, claims, locks, messages, sessions)
+
+
+def workers_of(board: TaskBoard, sessions: Collection[str]) -> list[Worker]:
+    """Who holds something in these sessions. An agent may act under other names than its own, too (`dibs --as`)."""
+    with board.store.read() as tx:
+        holders = [task.holder for task in tx.in_progress()] + [lock.holder for lock in tx.locks()]
+    found = {(h.name, h.kind, h.session) for h in holders if h is not None and h.session in sessions}
+    return [Worker(name, kind, session=session) for name, kind, session in sorted(found, key=str)]
 
 
 def is_waiting_for_others(board: TaskBoard, sessions: Mapping[str, str]) -> bool:

@@ -77,6 +77,8 @@ def start(order: dict[str, object]) -> int:
         where = b"directory"
         os.chdir(str(order["cwd"]))
         env = {**env, "PWD": os.getcwd()}
+        if "DIBS_PROCESS" in env:
+            env["DIBS_PROCESS"] += f"\t{os.getpid()}\t{started(os.getpid())}"
         where = b"program"
         signal.set_wakeup_fd(-1)
         for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
@@ -88,6 +90,15 @@ def start(order: dict[str, object]) -> int:
         os.write(writer, where + b" %d" % errno.EINVAL)
     finally:
         os._exit(127)
+
+
+def started(pid: int) -> str:
+    """When a process started, as `dibs.worker` has it; nothing where that is not in /proc."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except OSError:
+        return ""
 
 
 def descendants() -> list[int]:

@@ -46,7 +46,8 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        return self.ending == "done" and not self.newly_failed
+        led = all(result.status == "completed" for result in self.results if result.role == "lead")
+        return self.ending == "done" and led and not self.newly_failed
 
     def as_dict(self) -> dict[str, Any]:
         return {
