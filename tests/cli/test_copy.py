@@ -106,7 +106,9 @@ def test_people_are_told_exactly_what_was_left_out(place: Shell) -> None:
     assert "cancelled tasks          1 (now failed): t3" in result.out
     assert "locks                    1: README.md" in result.out
     assert "history: 10 entries of the changelog stay on the source" in result.out
-    assert all(width(line) <= 80 for line in result.out.splitlines()[2:])
+    told, last = result.out.splitlines()[2:-1], result.out.splitlines()[-1]
+    assert all(width(line) <= 80 for line in told)
+    assert last == f"  to work on the copy: export DIBS_BOARD=taskboard:{place.folder}/state"  # a command stays whole
 
 
 def test_a_copy_that_changes_which_board_is_used_here_says_so(place: Shell) -> None:

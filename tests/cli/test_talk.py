@@ -34,7 +34,7 @@ def test_the_log_is_document_001_lines(shell: Shell) -> None:
 def test_people_get_the_end_of_the_log_and_are_told_so(shell: Shell) -> None:
     shell.ok("add", "--file", "-", stdin="\n".join('"task"' for _ in range(80)))
     out = shell.ok("log").out.splitlines()
-    assert out[0].startswith("the last 50 of 8")
+    assert out[0].startswith("the last 50, up to number 8")
     assert len(out) == 51
     assert len(shell.ok("log", "-n", "3").out.splitlines()) == 4
     assert len(shell.ok("log", "--all").out.splitlines()) > 80

@@ -319,7 +319,7 @@ def test_a_crash_costs_nothing_but_time(place: Place) -> None:
     assert code == 0
     assert set(place.statuses().values()) == {"completed"}
     assert "has ended: exit code 7" in out
-    assert "released a: its process has ended" in out
+    assert "is gone, and a is free again: its process has ended" in out
 
 
 def test_agents_that_never_finish_anything_are_given_up(place: Place) -> None:

@@ -321,12 +321,14 @@ class TeamRun(Run):
     # -- workers
 
     def _start_workers(self, standing: Standing) -> None:
-        running = [agent for agent in self.workers if agent.is_running]
+        # One that has ended a moment ago, and is not judged yet, still counts.
+        alive = set(self._lives.values())
+        running = [agent for agent in self.workers if agent in alive]
         busy = sum(bool(standing.holding[agent.name]) for agent in running)
         wanted = min(len(self.workers), busy + standing.ready) - len(running)
         now = time.monotonic()
         for agent in self.workers:
-            if wanted > 0 and not agent.is_running and not agent.is_given_up and agent.not_before <= now:
+            if wanted > 0 and agent not in alive and not agent.is_given_up and agent.not_before <= now:
                 self.start(agent, partial(self.pool.prompt, agent))
                 wanted -= 1
 
