@@ -1,12 +1,23 @@
 -- What a database role needs to work on boards, and nothing more.
 --
--- Run as the owner of the schema dibs, after `dibs init`, once for each role:
+-- Run with psql as the owner of the schema dibs, after `dibs init`, once for each role:
 --
 --     psql -v worker=build_agents -f grants.sql postgresql://owner@db.example.com/work
 --
 -- The role can then use every board of this database, those that the owner makes later included. It can add and
 -- change tasks, and append to the changelog and to the messages. It cannot make boards, drop or empty a table, delete
 -- a task, change or remove an entry of the changelog or a message, or set a sequence.
+--
+-- All is granted, or nothing; if not, psql ends with an error and exit code 3.
+
+\set ON_ERROR_STOP on
+\if :{?worker}
+\else
+DO $$ BEGIN RAISE EXCEPTION 'no role was named, and nothing was granted'
+    USING HINT = 'psql -v worker=ROLE -f grants.sql postgresql://OWNER@HOST/DATABASE'; END $$;
+\endif
+
+BEGIN;
 
 GRANT USAGE ON SCHEMA dibs TO :"worker";
 
@@ -20,3 +31,5 @@ GRANT EXECUTE ON FUNCTION dibs.gate(regclass, bigint), dibs.draw(regclass, bigin
 -- Each board has two sequences: those that are there, and those of boards that this owner makes later.
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA dibs TO :"worker";
 ALTER DEFAULT PRIVILEGES IN SCHEMA dibs GRANT USAGE, SELECT ON SEQUENCES TO :"worker";
+
+COMMIT;

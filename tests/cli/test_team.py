@@ -319,7 +319,8 @@ def test_a_crash_costs_nothing_but_time(place: Place) -> None:
     assert code == 0
     assert set(place.statuses().values()) == {"completed"}
     assert "has ended: exit code 7" in out
-    assert "is gone, and a is free again: its process has ended" in out
+    # By the team, or by the other worker, whichever noticed first.
+    assert "is gone, and a is free again: its process has ended" in out or "the holder's process has died" in out
 
 
 def test_agents_that_never_finish_anything_are_given_up(place: Place) -> None:

@@ -191,8 +191,6 @@ def test_the_watcher_shows_tasks_locks_and_messages_and_asks_the_board_not_too_o
     for _ in range(50):
         watcher.look()
     assert pool.asked == 1
-    assert watcher.description("cart") == "the cart"
-    assert watcher.description("none") == ""
 
 
 def test_a_board_that_cannot_be_read_is_remarked_on_and_the_last_picture_stays() -> None:

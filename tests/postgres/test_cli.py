@@ -249,7 +249,7 @@ def test_without_the_driver_it_says_what_to_install(tmp_path: Path, words: tuple
     assert done.returncode == 1
     said = done.stdout + done.stderr
     assert "psycopg" in said
-    assert "pip install 'dibs[postgres]'" in said
+    assert f"{sys.executable} -m pip install 'psycopg[binary]" in " ".join(said.split())
     assert SECRET not in said
 
 
@@ -257,6 +257,17 @@ def test_a_server_that_is_down(shell: Shell) -> None:
     error = refused(shell, "--board", f"postgresql://ann:{SECRET}@127.0.0.1:1/work", "claim")
     assert error["code"] == "board_unusable"
     assert "cannot connect to postgresql://ann@127.0.0.1:1/work" in error["message"]
+    assert "no server listens there" in error["hint"]
+
+
+def test_a_host_that_is_not_known(shell: Shell) -> None:
+    error = refused(shell, "--board", f"postgresql://ann:{SECRET}@no-such-host.invalid/work", "claim")
+    assert "no host of that name" in error["hint"], error
+
+
+def test_a_misspelt_parameter(shell: Shell) -> None:
+    error = refused(shell, "--board", f"postgresql://ann:{SECRET}@127.0.0.1:1/work?bord=web", "list")
+    assert "did you mean board=web?" in error["hint"]
 
 
 def test_a_server_that_is_full(shell: Shell, own_server: Server) -> None:
@@ -278,14 +289,18 @@ def test_a_wrong_password(shell: Shell, own_server: Server) -> None:
     error = refused(shell, "--board", wrong, "list")
     assert "password authentication failed" in error["message"]
     assert "PGPASSWORD" in error["hint"]
-    assert refused(shell, "--board", url, "list")["code"] == "board_unusable"
+    without = refused(shell, "--board", url, "list")
+    assert without["code"] == "board_unusable"
+    fits = f"{own_server.host}:{own_server.port}:{url.rpartition('/')[2]}:dibs"
+    assert f"no line of ~/.pgpass fits {fits}" in without["hint"]
     assert shell.ok("--board", url, "list", PGPASSWORD=SECRET).code == 0
 
 
 def test_a_wrong_database(shell: Shell, server: Server) -> None:
-    error = refused(shell, "--board", with_password(server.url("no-such-database")), "list")
+    error = refused(shell, "--board", with_password(server.url("no-such-database", board="web")), "list")
     assert 'database "no-such-database" does not exist' in error["message"]
-    assert "createdb" in error["hint"]
+    assert """CREATE DATABASE "no-such-database" OWNER dibs ENCODING 'UTF8' TEMPLATE template0""" in error["hint"]
+    assert f"dibs init --board '{server.url('no-such-database', board='web')}'" in error["hint"]
 
 
 def test_a_database_without_boards(shell: Shell, server: Server) -> None:
@@ -343,6 +358,64 @@ def test_a_database_user_who_may_only_look(shell: Shell, url: str, server: Serve
     finally:
         server.execute(f"DROP OWNED BY {role}", database)
         server.execute(f"DROP ROLE {role}")
+
+
+# -- numbers that jump, and what is said beside the error
+
+
+def test_a_changelog_whose_numbers_jump_is_counted_by_its_entries(shell: Shell, url: str, server: Server) -> None:
+    database = url.rpartition("/")[2].partition("?")[0]
+    shell.ok("--board", url, "add", "a task")
+    server.execute("SELECT setval('dibs.event_1', nextval('dibs.event_1') + 1000000)", database)
+    shell.ok("--board", url, "add", "another")
+    doctor = shell.ok("--board", url, "doctor", "--json").json
+    changelog = doctor["changelog"]
+    assert changelog["last_event"] > 1_000_000
+    assert (changelog["entries"], changelog["replayed"], changelog["agrees"]) == (3, True, True)
+    assert doctor["server"]["host"] == server.host
+    assert doctor["server"]["port"] == server.port
+    text = " ".join(shell.ok("--board", url, "doctor").out.split())
+    assert "3 entries, up to 1,000,0" in text
+    assert f"at {server.host}:{server.port}, database" in text
+    assert "the last 2, up to number 1,000,0" in shell.ok("--board", url, "log", "-n", "2").out
+    shell.ok("copy", url, "sqlite:copy.db")
+    copied = shell.ok("--board", "sqlite:copy.db", "doctor", "--json").json["changelog"]
+    assert (copied["entries"], copied["replayed"], copied["agrees"]) == (3, True, True)
+
+
+def test_the_board_of_the_repositorys_clients_is_named_where_none_is_found(
+    shell: Shell, url: str, tmp_path: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    shell.ok("setup", "claude", "--board", url)
+    shown = url.replace(f":{SECRET}", "")
+    for words in (("list",), ("prime",)):
+        error = refused(shell, *words)
+        assert error["code"] == "no_board"
+        assert f"this repository's clients (claude) use another: export DIBS_BOARD='{shown}'" in error["hint"]
+    doctor = shell("doctor")
+    assert doctor.code == 1
+    assert f"exportDIBS_BOARD='{shown}'" in "".join(doctor.out.split())  # it is too long for a line
+    assert "looked for in" in doctor.out
+    assert "found from" not in doctor.out
+    made = shell.ok("init")
+    assert f"export DIBS_BOARD='{shown}'" in made.out
+    assert SECRET not in doctor.out + made.out
+
+
+def test_a_copy_says_what_to_do_next(shell: Shell, url: str) -> None:
+    shell.ok("--board", url, "add", "a task")
+    other = url.replace("board=web", "board=copy")
+    said = shell.ok("copy", url, other).out
+    assert "the source is still there, unchanged" in said
+    assert f"export DIBS_BOARD='{other.replace(f':{SECRET}', '')}'" in said
+
+
+def test_an_export_is_restored_beside_its_board(shell: Shell, url: str) -> None:
+    said = shell.ok("--board", url, "export", "board.jsonl").out
+    beside = url.replace(f":{SECRET}", "").replace("board=web", "board=new")
+    assert f"dibs --board '{beside}' import board.jsonl" in said
+    shell.ok("--board", beside, "import", "board.jsonl")
 
 
 # -- what is loaded

@@ -53,7 +53,8 @@ class Database:
 
 
 def as_psql_would(script: str, quoted: str) -> str:
-    """The script with psql's variable filled in: `:"worker"`."""
+    """The script with psql's variable filled in, `:"worker"`, and without what is psql's own."""
+    script = re.sub(r"(?ms)^\\if .*?^\\endif$|^\\set .*?$", "", script)
     return re.sub(r':"worker"', lambda _: quoted, script)
 
 
@@ -78,16 +79,38 @@ def test_a_worker_can_use_boards_that_the_owner_makes_later(database: Database, 
     use_every_verb(f"{worker}?board=later")
 
 
-def test_psql_runs_the_script_as_it_says(server: Server, database: Database) -> None:
+def run_psql(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
     psql = server.programs / "psql"
     if not psql.exists():
         pytest.skip("this PostgreSQL has no psql")
+    return subprocess.run([str(psql), "-X", "-q", *words], capture_output=True, text=True, check=False)
+
+
+def test_psql_runs_the_script_as_it_says(server: Server, database: Database) -> None:
     url = database.role("SELECT 1")
     name = unquote(url.partition("//")[2].partition("@")[0])
-    command = [str(psql), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", f"worker={name}", "-f", str(GRANTS), database.url]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_psql(server, "-v", f"worker={name}", "-f", str(GRANTS), database.url)
     assert (done.returncode, done.stderr) == (0, "")
     use_every_verb(f"{url}?board=main")
+
+
+def test_the_script_without_a_role_fails_and_says_what_is_missing(server: Server, database: Database) -> None:
+    done = run_psql(server, "-f", str(GRANTS), database.url)
+    assert done.returncode == 3
+    assert "no role was named" in done.stderr
+    assert "-v worker=ROLE" in done.stderr
+    assert "syntax error" not in done.stderr
+
+
+def test_the_script_fails_as_a_whole(server: Server, database: Database) -> None:
+    assert run_psql(server, "-v", "worker=nobody_of_that_name", "-f", str(GRANTS), database.url).returncode == 3
+    url = database.role("SELECT 1")
+    name = unquote(url.partition("//")[2].partition("@")[0])
+    server.execute("DROP FUNCTION dibs.gate(regclass, bigint) CASCADE", database.name)  # half the way down
+    done = run_psql(server, "-v", f"worker={name}", "-f", str(GRANTS), database.url)
+    assert done.returncode == 3
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT has_schema_privilege('dibs', 'USAGE')").fetchone() == (False,)
 
 
 def use_every_verb(url: str) -> None:
@@ -187,6 +210,20 @@ def test_a_worker_cannot_make_a_board_and_is_told_who_can(worker: str) -> None:
     with pytest.raises(NotAllowed) as caught:
         TaskBoard.open(f"{worker}?board=mine", create=True)
     assert "nothing was changed" in caught.value.message
+    assert "boards are made by the owner of the schema dibs, who is dibs here" in caught.value.hint
+
+
+def test_a_user_who_may_make_no_schema_is_told_what_to_grant(server: Server, database: Database) -> None:
+    empty = server.new_database()
+    name = empty.rpartition("/")[2]
+    role = database.role("SELECT 1").partition("//")[2].partition("@")[0]
+    with pytest.raises(NotAllowed) as caught:
+        TaskBoard.open(empty.replace("//dibs@", f"//{role}@"), create=True)
+    user = '"' + unquote(role).replace('"', '""') + '"'
+    assert f"GRANT CREATE ON DATABASE {name} TO {user}" in caught.value.hint
+    server.execute(f"GRANT CREATE ON DATABASE {name} TO {user}")
+    TaskBoard.open(empty.replace("//dibs@", f"//{role}@"), create=True).close()
+    server.execute(f"DROP DATABASE {name} WITH (FORCE)")  # before its role
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,7 @@ def _refused(error: Exception, json: bool) -> int:
 
     # An address where none belongs (`dibs import URL`) is quoted by whoever did not expect it.
     error.message, error.hint = masked_in(error.message), masked_in(error.hint)
+    error.fields = {key: masked_in(value) if isinstance(value, str) else value for key, value in error.fields.items()}
     if json:
         from dibs.jsontext import dumps
         from dibs.wire import error_json

@@ -14,33 +14,9 @@ if TYPE_CHECKING:
 
     from dibs.board import TaskBoard
     from dibs.store import Tx
-    from dibs.stores.postgres.store import PostgresStore
 
 _FOLLOWS = ("_board", "seq", "unmet")
 """Fields of a task that follow from order and from other tasks, and so are in no event."""
-
-
-def counted(board: TaskBoard, last: int, most: int) -> int:
-    """How many entries the changelog has, counted up to `most`; its `last` number may be far higher, as after a
-    restore, when numbers are skipped."""
-    if board.url.startswith("postgresql:"):
-        from dibs.cli import server_report
-
-        served: PostgresStore = board.store  # type: ignore[assignment]
-        return server_report.entries(served, most)
-    if not board.url.startswith("sqlite:"):
-        return last
-    import apsw
-
-    try:
-        connection = apsw.Connection(board.url.removeprefix("sqlite:"), flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            rows = list(connection.execute("SELECT count(*) FROM (SELECT 1 FROM event LIMIT ?)", (most,)))
-        finally:
-            connection.close()
-    except apsw.Error:
-        return last
-    return int(str(rows[0][0]))
 
 
 def disagreements(board: TaskBoard) -> list[str]:

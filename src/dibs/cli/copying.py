@@ -39,7 +39,11 @@ def copy(ctx: Context, args: Args) -> int:
             else:
                 for line in _text(source, target, made, report, ctx.width):
                     ctx.say(line)
-                if (told := _switched(used, _used())) is not None:
+                now = _used()
+                ctx.say("the source is still there, unchanged")
+                if now != target.url:
+                    ctx.say(f"  to work on the copy: export DIBS_BOARD={quoted(target.url)}")
+                if (told := _switched(used, now)) is not None:
                     ctx.say(told)
     return 0
 

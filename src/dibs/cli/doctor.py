@@ -130,7 +130,10 @@ def _board(ctx: Context, report: Report) -> TaskBoard | None:
         from dibs.stores.postgres.addresses import public
 
         url = None if named is None else public(named)
+        if named is None:
+            found = f"looked for in {os.getcwd()} and above"
         report.facts["board"] = {"url": url, "path": error.fields.get("path"), "found": found}
+        ctx.explain(error)
         report.find_error(error)
         if isinstance(error, NoBoard) and "url" not in error.fields:  # one in a database has nothing near it
             _near(report, error, ctx.url)
@@ -279,8 +282,14 @@ def _find_holds(report: Report, code: str, why: str, held: list[str], noun: str 
 
 def _changelog(report: Report, board: TaskBoard, deep: bool) -> None:
     with board.store.read() as tx:
-        events = tx.last_event()
-    facts: dict[str, Any] = {"last_event": events, "replayed": deep or events <= REPLAYED, "agrees": None}
+        last = tx.last_event()
+    entries = last if last <= REPLAYED else _counted(board, last, REPLAYED + 1)
+    facts: dict[str, Any] = {
+        "last_event": last,
+        "entries": entries if entries <= REPLAYED else None,
+        "replayed": deep or entries <= REPLAYED,
+        "agrees": None,
+    }
     report.facts["changelog"] = facts
     if not facts["replayed"]:
         return
@@ -293,6 +302,29 @@ def _changelog(report: Report, board: TaskBoard, deep: bool) -> None:
             f"the board is not what its changelog says, in {number(len(different), 'place')}: {different[0]}",
             "save both (dibs export board.jsonl) and report this with the output of: dibs doctor --json",
         )
+
+
+def _counted(board: TaskBoard, last: int, most: int) -> int:
+    """How many entries the changelog has, counted up to `most`; its `last` number may be far higher, as after a
+    restore, when numbers are skipped."""
+    if board.url.startswith("postgresql:"):
+        from dibs.cli import server_report
+
+        served: PostgresStore = board.store  # type: ignore[assignment]
+        return server_report.entries(served, most)
+    if not board.url.startswith("sqlite:"):
+        return last
+    import apsw
+
+    try:
+        connection = apsw.Connection(board.url.removeprefix("sqlite:"), flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            rows = list(connection.execute("SELECT count(*) FROM (SELECT 1 FROM event LIMIT ?)", (most,)))
+        finally:
+            connection.close()
+    except apsw.Error:
+        return last
+    return int(str(rows[0][0]))
 
 
 def _prove(ctx: Context, report: Report, board: TaskBoard | None) -> None:
@@ -356,7 +388,7 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
         lines.extend(wrapped[1:])
 
     board = facts["board"]
-    row("board", f"{board['url'] or board.get('path') or 'none'}, {board['found']}")
+    row("board", f"{board['url'] or 'none'}, {board['found']}")
     if near := facts.get("near"):
         row("near", ", ".join(near[:5]) + (f" and {len(near) - 5:,} more" if len(near) > 5 else ""))
     versions = facts["versions"]
@@ -383,7 +415,10 @@ def _text(report: Report, width: int, color: bool) -> list[str]:
             False: "replaying it DIFFERS",
             None: "not replayed (--deep)" if not dialect else "only for reading: the files decide",
         }
-        row("changelog", f"up to {log['last_event']:,}, {verdict[log['agrees']]}")
+        upto = f"up to {log['last_event']:,}"
+        if (entries := log.get("entries", log["last_event"])) not in (None, log["last_event"]):
+            upto = f"{entries:,} entries, {upto}"
+        row("changelog", f"{upto}, {verdict[log['agrees']]}")
     if counts := facts.get("counts"):
         parts = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count]
         row("tasks", ", ".join(parts) or "none")

@@ -8,6 +8,9 @@ command has ended itself is left as it is.
 A thread renews the lease every third of it, and looks every other second whether the task is still ours; when it is
 not (somebody cancelled it, or we were suspended past the lease), the command is stopped, because somebody else may be
 working on the same thing.
+
+A board that is away when the command has ended (a database server that is restarted) is tried for a while (`LINGER`).
+If it stays away, the error says how the command ended and which command saves that afterwards; the claim stays.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ import time
 
 from dibs.cli.args import UsageError
 from dibs.cli.child import GRACE, Child, Signals
-from dibs.cli.render import one_line, safe
-from dibs.errors import DibsError, LeaseLost, NotClaimable, NotFound, WrongStatus
+from dibs.cli.render import one_line, quoted, safe
+from dibs.errors import BoardUnusable, Busy, DibsError, LeaseLost, NotClaimable, NotFound, OutcomeUnknown, WrongStatus
 from dibs.jsontext import dumps
 from dibs.model import IN_PROGRESS, PENDING, REVIEW
 from dibs.wire import task_json
@@ -44,6 +47,11 @@ SLICE = 0.5
 ENVIRONMENT_BYTES = 100_000
 """The longest value for an environment variable; Linux allows 128 KiB."""
 
+LINGER = 30.0
+"""Seconds for which a board that is away at the command's end is tried; half the lease if that is less, which leaves
+the other half to whoever saves the end by hand."""
+
+_AWAY = (BoardUnusable, OutcomeUnknown, Busy)
 _BY_HOLDER = ("completed_activity", "submitted_activity", "failed_activity", "released_activity")
 _ENDED = {
     "cancelled_activity": "was cancelled",
@@ -74,7 +82,8 @@ def run(ctx: Context, args: Args) -> int:
                 if not args.keep_going:
                     break
         finally:
-            _leave_nothing(board, own)
+            if not (runs and runs[-1].unsaved):
+                _leave_nothing(board, own)
     return _report(ctx, args, runs, signals)
 
 
@@ -133,6 +142,8 @@ class _Run:
         self.lost: str | None = None
         self.ended = False
         """The command has ended the claim by itself."""
+        self.unsaved = False
+        """The board was away when the command had ended."""
 
     def attend(self, signals: Signals) -> None:
         """Run the command to its end, and end the claim."""
@@ -155,10 +166,39 @@ class _Run:
         try:
             code = self._wait(child, keeper, signals)
         finally:
+            end = time.monotonic() + min(LINGER, (task.lease or 3600.0) / 2)
+            self._linger(end)
             keeper.stop()
             child.close()
         self.lost = keeper.lost
-        self._finish(code, signals)
+        self._linger(end)
+        try:
+            self._finish(code, signals)
+        except _AWAY as error:
+            self.unsaved = True
+            raise self._saved_later(code, signals, error) from error
+        self._linger(None)
+
+    def _linger(self, end: float | None) -> None:
+        """Until when a server that is away is tried again, for boards that are in one; None: as usual."""
+        links = getattr(self.ctx.board.store, "links", None)
+        if links is not None:
+            links.patience = None if end is None else max(1.0, end - time.monotonic())
+
+    def _saved_later(self, code: int, signals: Signals, error: DibsError) -> DibsError:
+        """The command's end could not be saved: what is to be done when the board is back."""
+        task, who = self.task, quoted(self.own.name)
+        verb = f"release {task.id}"
+        if not signals.received and code == 0:
+            verb = f"done {task.id} 'exit 0'"
+        elif not signals.received and self.args.fail:
+            verb = f"fail {task.id} {quoted(_ended(code))}"
+        return BoardUnusable(
+            f"the {_ended(code)}, but for {task.id} that could not be saved: {error.message}",
+            hint=f"when the board is back: dibs --as {who} {verb} --token {task.token}; do it soon: the claim is over "
+            "when its lease ends, and on this machine as soon as somebody claims, because this process is gone",
+            **{**error.fields, "task_id": task.id, "token": task.token, "command_exit_code": code},
+        )
 
     def _environment(self) -> dict[str, str]:
         task, own = self.task, self.own
@@ -206,7 +246,7 @@ class _Run:
 
     def _finish(self, code: int, signals: Signals) -> None:
         board, task = self.ctx.board, self.task
-        ended = f"command exited with {code}" if code >= 0 else f"command was ended by {_name(-code)}"
+        ended = _ended(code)
         self.code = code if code >= 0 else 128 - code
         if self.lost is not None:
             self.code = 1
@@ -308,6 +348,10 @@ def _describe(task: BoardTask, ending: Event | None) -> str:
         return f"task {task.id} is no longer yours: its lease ran out"
     why = f": {one_line(ending.details)}" if ending.details else ""
     return f"task {task.id} {_ENDED.get(ending.action, 'was changed')} by {ending.worker}{why}"
+
+
+def _ended(code: int) -> str:
+    return f"command exited with {code}" if code >= 0 else f"command was ended by {_name(-code)}"
 
 
 def _name(number: int) -> str:

@@ -35,6 +35,14 @@ SELECT t, r FROM (VALUES
 """
 
 
+ENTRIES = "SELECT count(*) FROM (SELECT 1 FROM dibs.event WHERE board = $1 LIMIT $2) AS entry"
+
+
+def entries(store: PostgresStore, most: int) -> int:
+    """How many entries the changelog has, counted up to `most`."""
+    return int(str(store.ask((ENTRIES, (store.board, most)))[0][0][0]))
+
+
 def look(report: Report, store: PostgresStore) -> None:
     import psycopg
 
@@ -44,6 +52,7 @@ def look(report: Report, store: PostgresStore) -> None:
     trip = min(_trip(store) for _ in range(TRIPS))
     report.facts["server"] = {
         "version": version,
+        **_where(store),
         "database": database,
         "user": user,
         "board": store.name,
@@ -67,7 +76,8 @@ def look(report: Report, store: PostgresStore) -> None:
         report.find(
             "not_allowed",
             f"the database user {user} lacks rights: {named}{more}",
-            "its owner grants what workers need: see docs/many-machines.md, 'Roles'",
+            "the owner of the schema dibs grants what workers need, by docs/grants.sql: see docs/many-machines.md, "
+            "'Roles'",
         )
     if trip > SLOW:
         report.find(
@@ -75,6 +85,16 @@ def look(report: Report, store: PostgresStore) -> None:
             f"a trip to the server and back takes {trip * 1000:.0f} ms",
             "every verb takes one to four trips: work nearer to the server, or look at the network",
         )
+
+
+def _where(store: PostgresStore) -> dict[str, Any]:
+    """Host and port that answered: of several in the address, or behind a name that moves, one."""
+    link = store.links.take()
+    try:
+        info = link.connection.info
+        return {"host": info.host or info.hostaddr, "port": info.port}
+    finally:
+        store.links.give(link)
 
 
 def _trip(store: PostgresStore) -> float:
@@ -85,7 +105,8 @@ def _trip(store: PostgresStore) -> float:
 
 def rows(server: dict[str, Any]) -> Iterator[tuple[str, str]]:
     role = " (a standby)" if server["standby"] else ""
-    about = f"PostgreSQL {server['version']}{role}, database {server['database']}, user {server['user']}"
+    where = f" at {server['host']}:{server['port']}"
+    about = f"PostgreSQL {server['version']}{where}{role}, database {server['database']}, user {server['user']}"
     yield "server", f"{about}, {server['round_trip_ms']:.1f} ms away"
     durable = "what is committed survives a crash of the server"
     if server["fsync"] != "on":

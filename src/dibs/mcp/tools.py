@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dibs.errors import Busy, DibsError, Invalid, WrongStatus
+from dibs.errors import BoardUnusable, Busy, DibsError, Invalid, OutcomeUnknown, WrongStatus
 from dibs.mcp import answers
 from dibs.mcp.answers import Answer
 from dibs.mcp.arguments import Arguments, checked, unknown
@@ -151,6 +151,9 @@ TOOLS: tuple[Tool, ...] = (
     ),
 )  # fmt: skip
 
+_STAYS = "what you hold stays yours until its lease ends; try again in a minute"
+"""Said when the server of a board cannot be reached."""
+
 _BY_NAME = {tool[0]: tool for tool in TOOLS}
 
 
@@ -165,6 +168,7 @@ def schema(tool: Tool) -> dict[str, Any]:
 
 def answer(call: Call, name: str, given: Arguments) -> tuple[Answer, bool]:
     """What a tool says to these arguments, and whether that is an error. Raises only `Gone`."""
+    is_away = False
     failed = {"claim_task": {"claimed": False}, "lock_files": {"locked": False}}.get(name, {})
     try:
         tool = _known(name)
@@ -174,6 +178,10 @@ def answer(call: Call, name: str, given: Arguments) -> tuple[Answer, bool]:
     except DibsError as error:
         if isinstance(error, WrongStatus) and error.fields.get("status") in (CANCELLED, FAILED):
             error.hint = "stop working on it; take other work: dibs claim"  # to put it back is not for its worker
+        if isinstance(error, BoardUnusable | OutcomeUnknown):
+            is_away = True
+            if str(error.fields.get("url", "")).startswith("postgresql:"):
+                error.hint = f"{_STAYS}; {error.hint}"
         shown, is_error = {**failed, **answers.refusal(error)}, True
         if name == "claim_task":
             shown["message"] = shown["error"]
@@ -184,7 +192,7 @@ def answer(call: Call, name: str, given: Arguments) -> tuple[Answer, bool]:
         report(error)
         text = f"internal error: {type(error).__name__}: {error}"
         shown, is_error = {**failed, "success": False, "error": text, "code": "internal"}, True
-    return {**shown, **_news(call)}, is_error
+    return {**shown, **_news(call, is_away)}, is_error
 
 
 def _arguments(call: Call, tool: Tool, given: Arguments) -> Arguments:
@@ -198,10 +206,11 @@ def _arguments(call: Call, tool: Tool, given: Arguments) -> Arguments:
         raise
 
 
-def _news(call: Call) -> Answer:
-    """What the worker lost without ending it; said once, with whatever it calls next."""
+def _news(call: Call, is_away: bool) -> Answer:
+    """What the worker lost without ending it; said once, with whatever it calls next. A board that is away is not asked
+    a second time: that would take as long again."""
     try:
-        if call.seat.has_board:
+        if call.seat.has_board and not is_away:
             call.seat.keep()
     except Exception as error:
         report(error)

@@ -24,7 +24,7 @@ from dibs.pool.processes import AgentProcess
 from dibs.pool.results import COMPLETED, ERROR, TIMEOUT, AgentResult
 from dibs.pool.runners import Launch, Order, Runner
 from dibs.pool.standing import workers_of
-from dibs.pool.tails import Tails
+from dibs.pool.tails import Tails, plainly
 
 WAITING, RUNNING, RESTARTING, ENDED = "waiting", "running", "restarting", "ended"
 
@@ -245,7 +245,7 @@ class Agent:
     def output(self, most: int = TAIL) -> str:
         """The end of what the last start has printed so far."""
         try:
-            with open(self.output_file or os.devnull, "rb") as file:
+            with open(self.output_file or os.devnull, "rb", opener=plainly) as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - most))
                 return file.read(most).decode("utf-8", "replace")
         except OSError:

@@ -119,7 +119,7 @@ class AgentPool:
     # -- opening and closing
 
     async def __aenter__(self) -> Self:
-        self._open()
+        await asyncio.to_thread(self._open)  # a server may take its time to answer
         return self
 
     async def __aexit__(
@@ -328,6 +328,11 @@ class AgentPool:
             raise Invalid(f"its worktree could not be made: {error}") from None
         assert agent.worktree is not None
         return agent.worktree
+
+    def interrupt(self) -> None:
+        """What is being prepared for agents that are not to come is ended."""
+        if self._trees is not None:
+            self._trees.stop()
 
     def tidy(self) -> None:
         """After a run: worktrees in which nothing was done go, the others stay."""

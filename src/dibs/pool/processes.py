@@ -11,6 +11,7 @@ it leaves is found by the session in its environment (`stragglers`) and killed.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -21,6 +22,10 @@ from collections.abc import Mapping, Sequence
 from dibs.errors import Unsupported
 from dibs.pool import warden
 
+STARTING = 15.0
+"""Seconds in which a process starts, also on a busy machine."""
+TRUST = 3.0
+"""Seconds that a warden may take longer than it was told to."""
 LOST = -signal.SIGKILL if hasattr(signal, "SIGKILL") else 1
 """The exit code of an agent whose warden was killed, and it with it."""
 
@@ -55,15 +60,20 @@ class AgentProcess:
                 sys.executable, "-I", "-S", warden.__file__,
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, start_new_session=True,
             )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(json.dumps(order).encode() + b"\n")
-            await process.stdin.drain()
-            said = json.loads(await process.stdout.readline() or b"{}")
-        except BaseException:
-            # Cancelled, or the warden is gone: whatever was started sees the end of its input.
-            process.stdin.close() if process.stdin is not None else None
+            async with asyncio.timeout(STARTING):
+                process.stdin.write(json.dumps(order).encode() + b"\n")
+                await process.stdin.drain()
+                said = json.loads(await process.stdout.readline() or b"{}")
+        except BaseException as error:
+            # Cancelled, or the warden is gone, or somebody has stopped it: nothing of this start is left.
+            if process.returncode is None:
+                process.kill()
+            await asyncio.to_thread(end_stragglers, env["DIBS_SESSION"])
+            if isinstance(error, TimeoutError):
+                raise OSError(errno.ETIMEDOUT, "it has not started") from None
             raise
         if "failed" in said:
             await process.wait()
@@ -89,9 +99,11 @@ class AgentProcess:
     def end(self, grace: float) -> None:
         """Ask the agent and all that it started to end; what has not after `grace` seconds is killed."""
         self._tell(f"end {grace}")
+        self._trust_until(grace + TRUST)
 
     def kill_all(self) -> None:
         self._tell("kill")
+        self._trust_until(TRUST)
 
     def kill(self) -> None:
         """SIGKILL to the agent's own process."""
@@ -99,6 +111,18 @@ class AgentProcess:
             os.kill(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+    def _trust_until(self, seconds: float) -> None:
+        """A warden that does not obey was stopped by somebody. Without it the kernel kills the agent, and `wait` what
+        the agent has started."""
+        asyncio.get_running_loop().call_later(seconds, self._put_down)
+
+    def _put_down(self) -> None:
+        if self._process.returncode is None:
+            try:
+                self._process.kill()
+            except ProcessLookupError:
+                pass
 
     def _tell(self, what: str) -> None:
         pipe = self._process.stdin

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from dibs.errors import DibsError
+from dibs.errors import DibsError, NoBoard
 from dibs.model import IN_PROGRESS, Event
 from dibs.pool.agents import RESTARTING, RUNNING, WAITING, Agent
 from dibs.pool.pool import AgentPool
@@ -57,6 +57,7 @@ class Run:
         self._lives: dict[asyncio.Task[None], Agent] = {}
         self._seen = 0
         self._is_over = False
+        self._descriptions: dict[str, str] = {}
         self._away_since: float | None = None
         self._cost = 0.0
         """Seconds that the last look at the board took: a large board is looked at less often."""
@@ -130,6 +131,8 @@ class Run:
     def bear(self, error: DibsError) -> None:
         """The board cannot be reached, or is busy: agents that work need not know. But not for ever."""
         now = time.monotonic()
+        if isinstance(error, NoBoard) and not self._lives:
+            raise error  # somebody has removed it, and nobody is left who could need it
         if self._away_since is None:
             self._away_since = now
             self.pool.tell("board_away", None, f"the board cannot be read; trying again: {error.message}")
@@ -149,6 +152,8 @@ class Run:
         self.pool.post(over=True)
         for agent in self._lives.values():
             agent.end(grace)
+        if any(agent.pid is None for agent in self._lives.values()):
+            await self.pool.call(self.pool.interrupt)
         failure: BaseException | None = None
         while self._lives:
             try:
@@ -190,7 +195,18 @@ class Run:
             if store.wait_change(mark, min(left, SLICE)):
                 mark = store.mark_change()
                 found = list(self.board.changelog(self._seen))
+        self._learn(found)
         return found
+
+    def _learn(self, events: Sequence[Event]) -> None:
+        """What the tasks of these events are about; here, because asking the board may take its time."""
+        ids = {e.task_id for e in events if e.action == "claimed_activity" and e.task_id not in self._descriptions}
+        for event in events:
+            if event.task_id is not None and event.data and "task" in event.data:
+                self._descriptions[event.task_id] = event.data["task"].get("description", "")
+        if ids := ids - self._descriptions.keys():
+            with self.board.store.read() as tx:
+                self._descriptions |= {task.id: task.description for task in tx.get([i for i in ids if i]).values()}
 
     def _note(self, event: Event) -> None:
         """Who did what; passed on to whoever listens."""
@@ -204,6 +220,8 @@ class Run:
             if event.action in _DOING and task not in agent.tasks:
                 agent.tasks.append(task)
         told: dict[str, Any] = {"seq": event.seq, "action": event.action, "task_id": task, "worker": event.worker}
+        if task in self._descriptions and event.action in ("claimed_activity", "added_activity"):
+            told["description"] = self._descriptions[task]
         if event.action == "sent_message":
             told["to"] = (event.data or {}).get("to")
         text = " ".join(str(part) for part in (event.worker, event.action, task, event.details) if part)
@@ -219,12 +237,15 @@ class Run:
         lease = self.pool.stale_timeout or LEASES["agent"]
         while True:
             await asyncio.sleep(min(15.0, lease / 6))
-            sessions = [agent.session for agent in self.agents if agent.is_running]
             try:
-                for worker in await self.pool.call(workers_of, self.board, sessions):
-                    await self.pool.call(self.board.keep, worker)
+                await self._keep_all()
             except DibsError:
                 pass  # busy: there is time for another try
+
+    async def _keep_all(self) -> None:
+        sessions = [agent.session for agent in self.agents if agent.is_running]
+        for worker in await self.pool.call(workers_of, self.board, sessions):
+            await self.pool.call(self.board.keep, worker)
 
     async def _tail(self) -> None:
         while self.pool.tails is not None:
@@ -311,6 +332,7 @@ class TeamRun(Run):
         idle = not standing.ready and standing.counts[IN_PROGRESS]
         if idle and time.monotonic() - self._swept > SWEEP:
             self._swept = time.monotonic()
+            await self._keep_all()  # we may have been stopped for a while, and they not
             if await self.pool.call(self.board.recover):
                 standing = await self.pool.call(look, self.board, self._names())
         return standing
@@ -361,9 +383,9 @@ class TeamRun(Run):
     async def _over(self, standing: Standing) -> tuple[str, str] | None:
         if standing.is_finished:
             return self._finished(standing)
-        if standing.claims or standing.ready:
+        if standing.ready or len(standing.claims) > standing.above:
             return None
-        if standing.counts[IN_PROGRESS]:
+        if standing.counts[IN_PROGRESS] > len(standing.claims):
             return None  # a claim that has run out: the next look gives it back
         if await self.pool.call(is_waiting_for_others, self.board, self._names()):
             return None

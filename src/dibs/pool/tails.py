@@ -10,6 +10,9 @@ Of a flood only the end is read; a line that is longer than the window is told i
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import threading
 from collections.abc import Iterator
 
@@ -37,7 +40,7 @@ class Tails:
     def _read(self, path: str, last: bool) -> Iterator[tuple[str, str]]:
         name, seen = self._files[path]
         try:
-            with open(path, "rb") as file:
+            with open(path, "rb", opener=plainly) as file:
                 end = file.seek(0, 2)
                 start = max(seen, end - WINDOW)
                 file.seek(start)
@@ -48,3 +51,12 @@ class Tails:
         self._files[path] = (name, start + len(whole))
         for line in whole.removesuffix(b"\n").decode("utf-8", "replace").split("\n") if whole else ():
             yield name, line.rstrip("\r")
+
+
+def plainly(path: str, flags: int) -> int:
+    """Open a file that an agent may have replaced: by a pipe, which would make us wait, or by a link."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a file", path)
+    return fd

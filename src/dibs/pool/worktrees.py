@@ -11,13 +11,17 @@ worktree with commits or changes is never removed. A crash leaves worktrees as t
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import tempfile
 import threading
 import time
 
 from dibs.errors import Invalid
 
 TRIES = 5
+PATIENCE = 300.0
+"""Seconds for git to make one worktree."""
 
 
 class Worktrees:
@@ -26,6 +30,8 @@ class Worktrees:
         self._prefix = prefix
         self._made: dict[str, tuple[str, str]] = {}
         self._turn = threading.Lock()
+        self._running: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
         self._workspace = workspace
         try:
             self._root = git(workspace, "rev-parse", "--show-toplevel")
@@ -47,11 +53,14 @@ class Worktrees:
         """The worktree of an agent, and its branch; the same one again for the same name. The directory that answers to
         the workspace: the same folder below the root."""
         with self._turn:
+            tree, branch = os.path.join(self._folder, name), f"{self._prefix}/{name}"
             if name not in self._made:
-                tree, branch = os.path.join(self._folder, name), f"{self._prefix}/{name}"
                 self._add(tree, branch)
                 self._made[name] = (tree, branch)
-        tree, branch = self._made[name]
+            elif not os.path.isdir(tree):
+                # Its agent has removed it. What was committed is on its branch.
+                self._git("worktree", "prune")
+                self._git("worktree", "add", "--quiet", tree, branch)
         inside = os.path.join(tree, os.path.relpath(os.path.realpath(self._workspace), os.path.realpath(self._root)))
         return os.path.normpath(inside) if os.path.isdir(inside) else tree, branch
 
@@ -60,10 +69,10 @@ class Worktrees:
         nobody's: the names are of this run alone, and no agent has been there."""
         for tried in range(TRIES):
             try:
-                git(self._workspace, "worktree", "add", "--quiet", "-B", branch, tree, self._base)
+                self._git("worktree", "add", "--quiet", "-B", branch, tree, self._base)
                 return
             except GitError:
-                if tried == TRIES - 1:
+                if tried == TRIES - 1 or self._is_stopped:
                     raise
             time.sleep(0.1 * 2**tried)
             if os.path.lexists(tree):
@@ -71,6 +80,42 @@ class Worktrees:
                     git(self._workspace, "worktree", "remove", "--force", tree)
                 except GitError:
                     pass
+
+    def _git(self, *words: str) -> None:
+        """Git may run hooks and filters of the project, which may hang: it can be ended with all that it started."""
+        command = ["git", *words]
+        with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as said:
+            self._running = subprocess.Popen(
+                command, cwd=self._workspace, env=_environment(), stdin=nothing, stdout=said, stderr=said,
+                start_new_session=True,
+            )  # fmt: skip
+            try:
+                if self._is_stopped:
+                    self.stop()
+                code = self._running.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self._end()
+                raise GitError(f"git {' '.join(words[:2])} has not finished after {PATIENCE:.0f} s") from None
+            finally:
+                self._running = None
+            if code:
+                said.seek(0)
+                lines = said.read().decode("utf-8", "replace").strip().splitlines()
+                raise GitError(lines[-1] if lines else f"git {words[0]} failed")
+
+    def stop(self) -> None:
+        """End what is being made, and make no more."""
+        self._is_stopped = True
+        self._end()
+
+    def _end(self) -> None:
+        running = self._running
+        if running is not None:
+            try:
+                os.killpg(running.pid, signal.SIGKILL)
+            except (OSError, AttributeError):
+                pass
+            running.wait()
 
     def tidy(self) -> dict[str, str]:
         """Remove worktrees and branches that are as they were made; names and branches of those that are kept."""
@@ -96,11 +141,20 @@ class GitError(Exception):
 
 def git(folder: str, *words: str) -> str:
     """What git printed. Its environment must not lead to another repository than the folder's."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")} | {"LC_ALL": "C"}
     done = subprocess.run(
-        ["git", *words], cwd=folder, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        ["git", *words],
+        cwd=folder,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
     )
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         raise GitError(lines[-1] if lines else f"git {words[0]} failed")
     return done.stdout.strip()
+
+
+def _environment() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if not key.startswith("GIT_")} | {"LC_ALL": "C"}

@@ -41,6 +41,8 @@ class News:
         self._watcher = watcher
         self._adding: tuple[float, str] | None = None
         self._added: list[str] = []
+        self._known: dict[str, str] = {}
+        """What tasks are about, as events have told."""
 
     def of(self, event: PoolEvent) -> list[Told]:
         if event.kind in ("output", "agent_released"):
@@ -52,6 +54,8 @@ class News:
         action, who = str(event.data.get("action", "")), str(event.data.get("worker") or event.agent or "")
         if action in _DULL:
             return []
+        if event.data.get("description"):
+            self._known[str(event.data.get("task_id"))] = str(event.data["description"])
         if action == "added_activity":
             told = self.rest() if self._adding is not None and self._adding[1] != who else []
             self._adding = self._adding or (second, who)
@@ -85,7 +89,7 @@ class News:
         return f"{word} {task}: {details}" if details else f"{word} {task}"
 
     def _task(self, task_id: str) -> str:
-        description = self._watcher.description(task_id)
+        description = self._known.get(task_id)
         return f"{task_id}: {description}" if description else task_id
 
 

@@ -9,6 +9,7 @@ Texts in a `Scene` are as they came, from agents and boards: a view makes them s
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 ASK_EVERY = 0.5
 """Seconds between two looks at the board."""
+PATIENCE = 0.15
+"""Seconds that a look waits for the board's answer before it shows the last one again."""
+LATE = 2.0
+"""Seconds without an answer that are worth a remark."""
 READY = 64
 """The pool counts ready tasks up to here."""
 REMEMBERED = 100
@@ -139,6 +144,7 @@ class Watcher:
         self.started = time.time()
         self._began = time.monotonic()
         self._asked = float("-inf")
+        self._asking: threading.Thread | None = None
         self._standing: Any = None
         self._unread = ""
         self._since: dict[tuple[str, int | None], float] = {}
@@ -162,15 +168,6 @@ class Watcher:
     def printed(self, who: str, line: str) -> None:
         self._output.append((who, line))
 
-    def description(self, task_id: str) -> str:
-        """What a task is about; empty where that cannot be told."""
-        if self.pool is None:
-            return ""
-        try:
-            return str(self.pool.board.get(task_id).description)
-        except (DibsError, OSError):
-            return ""
-
     def look(self) -> Scene:
         scene = Scene(self.title, self.seconds, events=self._events, output=self._output)
         if self.pool is None:
@@ -191,17 +188,29 @@ class Watcher:
         return scene
 
     def _ask(self) -> None:
+        """Ask the board, in a thread: it may be far away, and a view must not stand still for it."""
         now = time.monotonic()
-        if now - self._asked < ASK_EVERY:
+        if self._asking is None and now - self._asked >= ASK_EVERY:
+            self._asked = now
+            self._asking = threading.Thread(target=self._inquire, args=(self.pool,), name="asking", daemon=True)
+            self._asking.start()
+        if self._asking is None:
             return
-        try:
-            self._standing, self._unread = self.pool.standing(), ""
-        except (DibsError, OSError) as error:  # the next look may work; the run goes by its own looks
-            self._unread = f"the board cannot be read now: {getattr(error, 'message', error)}"
-        self._asked = time.monotonic()
+        self._asking.join(PATIENCE)  # most answer at once
+        if self._asking.is_alive():
+            if now - self._asked > LATE:
+                self._unread = "the board does not answer"
+            return
+        self._asking = None
         if self._standing is not None:
             held = {(task.id, task.token) for tasks in self._standing.holding.values() for task in tasks}
             self._since = {claim: self._since.get(claim, now) for claim in held}
+
+    def _inquire(self, pool: Any) -> None:
+        try:
+            self._standing, self._unread = pool.standing(), ""
+        except (DibsError, OSError) as error:  # the next look may work; the run goes by its own looks
+            self._unread = f"the board cannot be read now: {getattr(error, 'message', error)}"
 
     def _row(self, agent: Any, held: list[BoardTask], now: float) -> Row:
         state, text = _state(agent)

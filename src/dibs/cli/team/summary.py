@@ -153,6 +153,10 @@ def _branches(outcome: Outcome, width: int, color: bool) -> list[str]:
             commits = int(git(outcome.workspace, "rev-list", "--count", f"HEAD..{branch}"))
             if commits:
                 steps.append((f"git merge {quoted(branch)}", number(commits, "commit")))
+            head = git(tree, "rev-parse", "HEAD")
+            beside = int(git(outcome.workspace, "rev-list", "--count", head, "--not", "HEAD", branch))
+            if beside:  # it has left its branch
+                steps.append((f"git merge {head[:12]}", f"{number(beside, 'commit')} beside {safe(branch)}"))
             if git(tree, "status", "--porcelain"):
                 loose.append((f"git -C {quoted(_short(tree))} status", safe(result.agent)))
         except (GitError, OSError, ValueError):

@@ -50,10 +50,19 @@ def parse(url: str) -> Address:
             conninfo_to_dict(beside(url, MAIN))
         except psycopg.Error as error:
             raise Invalid(
-                f"that is not an address of a PostgreSQL board ({str(error).strip()})", hint=_EXAMPLE
+                f"that is not an address of a PostgreSQL board ({str(error).strip()})", hint=_meant(rest) + _EXAMPLE
             ) from None
         raise Invalid("the password in that address cannot be read", hint="in a password, write % as %25") from None
     return Address(conninfo, board, shown, has_password)
+
+
+def _meant(pairs: list[tuple[str, str]]) -> str:
+    from difflib import get_close_matches
+
+    near = [
+        (key, value) for key, value in pairs if key != "board" and get_close_matches(key.lower(), ["board"], 1, 0.7)
+    ]
+    return f"did you mean board={quote(near[0][1])}? " if near else ""
 
 
 def shown(url: str) -> str:

@@ -38,13 +38,34 @@ def _reason(error: BaseException) -> str:
     return text[0].strip() if text else type(error).__name__
 
 
+_FULL = "wait, raise max_connections, or put PgBouncer in front: docs/many-machines.md"
+_NOBODY = "no server listens there: are host and port right, and does the server run?"
 _REFUSALS = (
-    # What the server says (in English; other languages get the general hint), and what to do.
-    (('database "', "does not exist"), "the server has no such database: make it with createdb, then: dibs init"),
-    (("too many ",), "wait, raise max_connections, or put PgBouncer in front: docs/many-machines.md"),
-    (("remaining connection slots",), "wait, raise max_connections, or put PgBouncer in front: docs/many-machines.md"),
+    # What is said (in English; other languages get the general hint), and what to do.
+    (
+        ('database "', "does not exist"),
+        "the server has no such database; let its administrator run: CREATE DATABASE {database} OWNER {user} ENCODING "
+        "'UTF8' TEMPLATE template0; then: dibs init --board {board}",
+    ),
+    (
+        ('role "', "does not exist"),
+        "the server knows no such user; let its administrator make it: CREATE ROLE {user} LOGIN PASSWORD '…'",
+    ),
+    (("too many ",), _FULL),
+    (("remaining connection slots",), _FULL),
     (("password authentication failed",), "the password comes from PGPASSWORD or ~/.pgpass; try it with psql"),
+    (
+        ("no password supplied",),
+        "the server wants a password: no line of ~/.pgpass fits {host}:{port}:{database}:{user} (the file must be "
+        "readable by you only: chmod 600), and PGPASSWORD is not set",
+    ),
     (("no pg_hba.conf entry",), "the server does not let this user in from here: its pg_hba.conf says who may"),
+    (("Connection refused",), _NOBODY),
+    (("No such file or directory",), _NOBODY),
+    (("timeout expired",), "nothing answers there: are host and port right, and does a firewall let you through?"),
+    (("translate host name",), "no host of that name was found: is it spelt right, and does the network work?"),
+    (("resolve host",), "no host of that name was found: is it spelt right, and does the network work?"),
+    (("Name or service not known",), "no host of that name was found: is it spelt right, and does the network work?"),
 )
 
 
@@ -53,9 +74,45 @@ def unreachable(error: BaseException, shown: str) -> BoardUnusable:
     hint = "check the address, the server and the password (PGPASSWORD or ~/.pgpass), for example with psql"
     for words, way_out in _REFUSALS:
         if all(word in str(error) for word in words):
-            hint = way_out
+            hint = way_out.format(**_parts(error, shown))
             break
     return BoardUnusable(f"cannot connect to {shown}: {reason}", hint=hint, url=shown)
+
+
+def _parts(error: BaseException, shown: str) -> dict[str, str]:
+    """What was tried, as far as the driver still knows it."""
+    from shlex import quote
+
+    tried = getattr(error, "pgconn", None)
+    told = {"board": quote(shown)}
+    for name, what in (("host", "host"), ("port", "port"), ("database", "db"), ("user", "user")):
+        try:
+            value = getattr(tried, what).decode()
+        except (AttributeError, UnicodeDecodeError, psycopg.Error):
+            value = ""
+        if name in ("database", "user") and value and not value.replace("_", "a").isalnum():
+            value = '"' + value.replace('"', '""') + '"'
+        told[name] = value or name.upper()
+    return told
+
+
+def may_not_make(error: BaseException, shown: str, owner: str | None, database: str, user: str) -> NotAllowed:
+    """A board cannot be made by this user: who can? `owner` is that of the schema, if there is one."""
+    if owner is None:
+        hint = (
+            f"let the database's owner allow it: GRANT CREATE ON DATABASE {database} TO {user}; or make that user its "
+            f"owner: ALTER DATABASE {database} OWNER TO {user}"
+        )
+    else:
+        hint = (
+            f"boards are made by the owner of the schema dibs, who is {owner} here; workers use those that are there "
+            "(docs/many-machines.md, 'Roles'); which: dibs boards"
+        )
+    return NotAllowed(
+        f"this database user may not make boards at {shown}: {_reason(error)}; nothing was changed",
+        hint=hint,
+        url=shown,
+    )
 
 
 def translate(error: BaseException, shown: str) -> DibsError:
@@ -67,7 +124,8 @@ def translate(error: BaseException, shown: str) -> DibsError:
     if isinstance(error, pg.InsufficientPrivilege):
         return NotAllowed(
             f"this database user may not do that on {shown}: {_reason(error)}; nothing was changed",
-            hint="its owner grants what workers need: see docs/many-machines.md, 'Roles'",
+            hint="the owner of the schema dibs grants what workers need, by docs/grants.sql: see "
+            "docs/many-machines.md, 'Roles'",
             url=shown,
         )
     if isinstance(error, pg.ReadOnlySqlTransaction | pg.FeatureNotSupported):  # the second: when it asks to write

@@ -94,6 +94,10 @@ class Link:
         # Behind a pooler the number that libpq was told is not that of the server's process.
         pid = connection.execute("SELECT pg_backend_pid()").fetchall()[0][0]
         self.pid: int | None = pid if pid == connection.info.backend_pid else None
+        if self.pid is None:
+            # The driver numbers its statements. Where a pooler does not keep them apart (PgBouncer before 1.21), we
+            # would come to server connections that know another client's under our number, and run that.
+            connection.prepare_threshold = None
         self.owner = os.getpid()
         self._cursor = connection.cursor()
         self._trips = 0
@@ -122,6 +126,10 @@ class Link:
             answer = cursors[len(statements)].pgresult if len(cursors) > len(statements) else None
             if answer is None or answer.command_status != b"COMMIT":
                 raise
+        else:
+            answer = cursors[len(statements)].pgresult
+            if answer is None or answer.command_status != b"COMMIT":
+                raise psycopg.InterfaceError("the server answered a commit with something else")
 
     def roll_back(self) -> None:
         if self.connection.pgconn.transaction_status == _FAILED:
@@ -161,6 +169,8 @@ class Links:
         self._busy: dict[int, Link] = {}
         self._turn = allocate_lock()
         self._known = False
+        self.patience: float | None = None
+        """Seconds instead of PATIENCE, also for those who are trying already."""
         self.prepares = True
         _all[id(self)] = ref(self)
 
@@ -189,6 +199,13 @@ class Links:
                     break
             time.sleep(0.005)
         link = self._connect()
+        with self._turn:
+            self._busy[id(link)] = link
+        return link
+
+    def extra(self) -> Link:
+        """A new connection beside the others, if the server has one to spare: it is not tried again."""
+        link = self._connect(patient=False)
         with self._turn:
             self._busy[id(link)] = link
         return link
@@ -222,8 +239,8 @@ class Links:
             self._busy.pop(id(link), None)
         _close(link.connection)
 
-    def _connect(self) -> Link:
-        end = time.monotonic() + (PATIENCE if self._known else 0.0)
+    def _connect(self, patient: bool = True) -> Link:
+        begun = time.monotonic()
         pause = 0.05
         while True:
             try:
@@ -235,7 +252,8 @@ class Links:
                 )
                 break
             except psycopg.Error as error:
-                if time.monotonic() >= end or not _may_pass(error):
+                patience = PATIENCE if self.patience is None else self.patience
+                if not patient or time.monotonic() >= begun + patience * self._known or not _may_pass(error):
                     raise unreachable(error, self._shown) from error
             time.sleep(pause)
             pause = min(pause * 1.7, 1.0)

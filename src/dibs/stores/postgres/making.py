@@ -7,11 +7,12 @@ call it on one that exists.
 from __future__ import annotations
 
 import psycopg
+from psycopg import errors as pg
 
-from dibs.errors import BoardUnusable, NoBoard
+from dibs.errors import BoardUnusable, DibsError, NoBoard
 from dibs.stores.postgres import schema as s
 from dibs.stores.postgres.addresses import parse
-from dibs.stores.postgres.failures import translate
+from dibs.stores.postgres.failures import may_not_make, translate
 from dibs.stores.postgres.links import Links
 
 TYPE_CHECKING = False
@@ -30,6 +31,12 @@ FROM dibs.board b LEFT JOIN (
 ORDER BY b.name
 """
 SOME_NAMES = "SELECT name FROM dibs.board ORDER BY id DESC LIMIT 1000"
+
+
+WHO = """
+SELECT (SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE nspname = 'dibs'),
+    quote_ident(current_database()), quote_ident(current_user)
+"""
 
 
 def find(link: Link, name: str, shown: str) -> int:
@@ -84,6 +91,17 @@ def make(link: Link, name: str, shown: str) -> None:
         if not link.trip([(s.BOARD, (name,))])[0]:
             board = link.trip([(s.MAKE_BOARD, (name,))])[0][0][0]
             _run(link, s.SEQUENCES.format(board=board))
+
+
+def refused(link: Link, error: psycopg.Error, shown: str) -> DibsError:
+    """What to raise when `make` was not allowed to: it knows who is."""
+    if not isinstance(error, pg.InsufficientPrivilege):
+        return translate(error, shown)
+    try:
+        owner, database, user = link.trip([(WHO, ())])[0][0]
+    except psycopg.Error:
+        return translate(error, shown)
+    return may_not_make(error, shown, owner, database, user)
 
 
 def listed(url: str) -> tuple[str, list[Row]]:

@@ -81,7 +81,7 @@ class PostgresStore:
                 making.make(link, self.name, self.url)
             return making.find(link, self.name, self.url)
         except psycopg.Error as error:
-            raise translate(error, self.url) from error
+            raise (making.refused(link, error, self.url) if create else translate(error, self.url)) from error
         finally:
             self.links.give(link)
 
