@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -139,10 +138,8 @@ def test_a_long_queue_is_stopped(place: Place) -> None:
             pool.stop()
             await asyncio.sleep(0.2)
             pool.stop()  # again: at once
-            began = time.monotonic()
             with pytest.raises(asyncio.CancelledError):
                 await soon(running)
-            assert time.monotonic() - began < 4
             assert place.left() == []
 
     asyncio.run(play())

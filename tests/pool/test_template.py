@@ -142,9 +142,26 @@ def test_a_program_that_is_not_there_is_named() -> None:
         make_runner("no-such-agent {prompt}").check()
 
 
-def test_a_program_of_the_workspace_is_found_when_it_is_started() -> None:
-    for command in ("./agent.sh {prompt}", "{workspace}/agent.sh"):
-        make_runner(command).check()
+def test_a_relative_program_is_that_of_the_folder_the_team_is_started_in(
+    order: Order, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Unsupported, match="there is no file"):
+        make_runner("./agent.sh {prompt}").check()
+    agent = tmp_path / "agent.sh"
+    agent.write_text("#!/bin/sh\n")
+    with pytest.raises(Unsupported, match="not executable") as refused:
+        make_runner("./agent.sh {prompt}").check()
+    assert "chmod +x" in str(refused.value.hint)
+    with pytest.raises(Unsupported, match="no program") as refused:
+        make_runner("agent.sh {prompt}").check()
+    assert "did you mean ./agent.sh?" in str(refused.value.hint)
+    agent.chmod(0o755)
+    runner = make_runner("./agent.sh {prompt}")
+    runner.check()
+    monkeypatch.chdir("/")
+    assert runner.launch(order).argv[0] == str(agent)
+    make_runner("{workspace}/agent.sh").check()  # known when it is started
 
 
 def test_a_prompt_that_no_argument_holds_is_refused_with_the_way_out(order: Order) -> None:

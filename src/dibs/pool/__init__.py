@@ -15,6 +15,7 @@ Its parts, each usable and tested on its own:
 - `runners`    a prompt made into a command: claude, codex, gemini, the Claude Agent SDK, any template
 - `prompts`    what a lead and a worker are told
 - `worktrees`  a git worktree and branch for each agent
+- `threads`    what may block, out of the event loop's way
 - `tails`      what agents print, as it grows
 - `results`    what an agent and a run came to; the events on the way
 

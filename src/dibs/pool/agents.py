@@ -97,6 +97,8 @@ class Agent:
         """On the monotonic clock: not started again sooner."""
         self.seconds = 0.0
         self.is_given_up = False
+        self.is_placing = False
+        """Its worktree is being made."""
         self._process: AgentProcess | None = None
         self._ending: float | None = None
 
@@ -121,7 +123,7 @@ class Agent:
         began = time.monotonic()
         try:
             self._process = await self._start(house, prompt, stem)
-        except (OSError, DibsError) as error:
+        except (OSError, DibsError, ValueError) as error:
             self.status, self.error = ERROR, f"{self.runner.name} could not be started: {_plain(error)}"
         else:
             self.pid = self._process.pid
@@ -146,7 +148,11 @@ class Agent:
         )  # fmt: skip
 
     async def _start(self, house: House, prompt: Callable[[], str], stem: str) -> AgentProcess:
-        workspace = await house.place(self)
+        self.is_placing = True
+        try:
+            workspace = await house.place(self)
+        finally:
+            self.is_placing = False
         self.output_file = f"{stem}.log"
         if house.tails is not None:
             house.tails.add(self.output_file, self.name)
@@ -198,7 +204,8 @@ class Agent:
 
     async def _give_back(self, house: House) -> None:
         """Whatever this start still holds is free for others. Its servers may have done so already."""
-        note = f"its process has ended ({self.error or 'by itself'})"[:500]
+        why = self.error or ("the team has stopped it" if self._ending is not None else "by itself")
+        note = f"its process has ended ({why})"[:500]
         tasks: list[str] = []
         locks: list[str] = []
         failure: Exception | None = None

@@ -21,9 +21,9 @@ import logging
 import os
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -40,10 +40,13 @@ from dibs.pool.results import PoolEvent, Results
 from dibs.pool.runners import Runner, make_runner
 from dibs.pool.standing import Standing, look
 from dibs.pool.tails import Tails
+from dibs.pool.threads import in_thread
 from dibs.pool.worktrees import GitError, Worktrees
 from dibs.worker import PROCESS, boot, host
 
 MODES = ("team", "parallel")
+CLOSING = 5.0
+"""Seconds for closing the board."""
 MOST = 64
 """Agents in one pool. More is a mistake, or many machines."""
 
@@ -107,19 +110,20 @@ class AgentPool:
         self._wants_worktrees = worktrees
         self._given_folder = folder
         self._board: TaskBoard | None = None
-        self._executor: ThreadPoolExecutor | None = None
         self._trees: Worktrees | None = None
         self._notice: Notice | None = None
         self._submitted: list[tuple[str, str]] = []
         self._running: asyncio.Task[Any] | None = None
         self._starts: dict[str, int] = {}
+        self._calls = 0
+        self._turn = threading.Condition()
         self._owed: list[tuple[str, str]] = []
         self._callbacks: set[asyncio.Future[Any]] = set()
 
     # -- opening and closing
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self._open)  # a server may take its time to answer
+        await in_thread(self._open)  # a server may take its time to answer
         return self
 
     async def __aexit__(
@@ -131,7 +135,10 @@ class AgentPool:
             await asyncio.wait([running])
         if self._callbacks:
             await asyncio.wait(list(self._callbacks))
-        self.close()
+        try:
+            await in_thread(self.close, within=CLOSING)
+        except TimeoutError:
+            _log.warning("the board does not answer; it is left as it is")
 
     def _open(self) -> None:
         self.runner.check()
@@ -139,7 +146,6 @@ class AgentPool:
         self._board = _open_board(self._url, self._state_dir, self.workspace, self.stale_timeout)
         try:
             self._make_folder()
-            self._executor = ThreadPoolExecutor(8, "dibs-pool")
             if self._wants_worktrees:
                 trees = os.path.join(self.folder, "worktrees")
                 self._trees = Worktrees(self.workspace, trees, f"dibs/{self.id}")
@@ -167,9 +173,9 @@ class AgentPool:
         os.mkdir(self.folder, 0o700)
 
     def close(self) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
-            self._executor = None
+        """Returns when no call is at the board any more, or after some seconds."""
+        with self._turn:
+            self._turn.wait_for(lambda: not self._calls, CLOSING - 1)
         if self._board is not None:
             self._board.close()
             self._board = None
@@ -239,6 +245,7 @@ class AgentPool:
         lead = next((agent.name for agent in self.agents if agent.role == "lead"), None)
         self._notice = Notice(os.path.join(self.folder, "team.json"), lead)
         self._running = asyncio.current_task()
+        self.resume()
         try:
             result: Results = await run.play()
             return result
@@ -334,6 +341,10 @@ class AgentPool:
         if self._trees is not None:
             self._trees.stop()
 
+    def resume(self) -> None:
+        if self._trees is not None:
+            self._trees.begin()
+
     def tidy(self) -> None:
         """After a run: worktrees in which nothing was done go, the others stay."""
         if self._trees is not None:
@@ -344,8 +355,17 @@ class AgentPool:
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Something that may block, in a thread."""
-        assert self._executor is not None
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+        return await in_thread(self._counted, function, *arguments)
+
+    def _counted(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with self._turn:
+            self._calls += 1
+        try:
+            return function(*arguments)
+        finally:
+            with self._turn:
+                self._calls -= 1
+                self._turn.notify_all()
 
     def tell(self, kind: str, agent: str | None, text: str, **data: Any) -> None:
         if self._on_event is None:

@@ -103,6 +103,7 @@ class PoolEvent:
     output           yes    text: a line that it printed (only if the pool was asked to `tail`)
     board            maybe  seq, action, task_id, worker, details: an event of the board's changelog, by whoever;
                             of a message also `to` (None: everybody)
+    waiting          -      (nothing): the team can do nothing until workers outside of it have finished
     board_away       -      (nothing): the board cannot be reached, and the run goes on as far as it can
     run_ended        -      ending, why, seconds
     """

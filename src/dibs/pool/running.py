@@ -152,7 +152,7 @@ class Run:
         self.pool.post(over=True)
         for agent in self._lives.values():
             agent.end(grace)
-        if any(agent.pid is None for agent in self._lives.values()):
+        if any(agent.is_placing for agent in self._lives.values()):
             await self.pool.call(self.pool.interrupt)
         failure: BaseException | None = None
         while self._lives:
@@ -284,6 +284,7 @@ class TeamRun(Run):
         self.workers = list(workers)
         self._lead_prompt = lead_prompt
         self._retried_at = -1
+        self._waited_for: list[str] = []
         self._swept = 0.0
 
     async def work(self) -> tuple[str, str]:
@@ -306,6 +307,7 @@ class TeamRun(Run):
     async def is_over_now(self, ending: str) -> bool:
         if ending != DONE or all(agent.is_given_up for agent in self.workers):
             return True
+        self.pool.resume()
         try:
             standing: Standing = await self.pool.call(look, self.board, self._names())
         except DibsError:
@@ -384,6 +386,8 @@ class TeamRun(Run):
         if standing.is_finished:
             return self._finished(standing)
         if standing.ready or len(standing.claims) > standing.above:
+            if standing.others and not standing.ready and not any(standing.holding.values()):
+                self._say_waiting(standing)
             return None
         if standing.counts[IN_PROGRESS] > len(standing.claims):
             return None  # a claim that has run out: the next look gives it back
@@ -395,6 +399,14 @@ class TeamRun(Run):
             await self._end_workers()
             return None
         return STUCK, await self.pool.call(why_stuck, self.board)
+
+    def _say_waiting(self, standing: Standing) -> None:
+        """Nobody of the team has anything to do until somebody else has finished."""
+        held = [f"{task.id} (held by {task.assigned_to})" for task in standing.others]
+        if held != self._waited_for:
+            self._waited_for = held
+            more = f" and {len(held) - 3} more" if len(held) > 3 else ""
+            self.pool.tell("waiting", None, f"waits for others to finish {', '.join(held[:3])}{more}")
 
     async def _end_workers(self) -> None:
         for agent in self.workers:
@@ -411,7 +423,9 @@ class TeamRun(Run):
             return GAVE_UP, f"the lead ended before it had added a task: {self.lead.error or self.lead.status}"
         if not standing.total:
             return DONE, "the board has no tasks"
-        closed = f"all {standing.total} tasks of the board are closed"
+        closed = (
+            f"all {standing.total} tasks of the board are closed" if standing.total > 1 else "its one task is closed"
+        )
         return DONE, f"{closed}, {failed} of them failed or cancelled" if failed else closed
 
     def _abandoned(self, standing: Standing) -> tuple[str, str]:

@@ -72,14 +72,17 @@ class Worktrees:
                 self._git("worktree", "add", "--quiet", "-B", branch, tree, self._base)
                 return
             except GitError:
+                self._undo(tree, branch)
                 if tried == TRIES - 1 or self._is_stopped:
                     raise
             time.sleep(0.1 * 2**tried)
-            if os.path.lexists(tree):
-                try:
-                    git(self._workspace, "worktree", "remove", "--force", tree)
-                except GitError:
-                    pass
+
+    def _undo(self, tree: str, branch: str) -> None:
+        for words in (("worktree", "remove", "--force", tree), ("worktree", "prune"), ("branch", "-q", "-D", branch)):
+            try:
+                git(self._workspace, *words)
+            except (GitError, OSError):
+                pass  # it did not come as far as that
 
     def _git(self, *words: str) -> None:
         """Git may run hooks and filters of the project, which may hang: it can be ended with all that it started."""
@@ -103,8 +106,12 @@ class Worktrees:
                 lines = said.read().decode("utf-8", "replace").strip().splitlines()
                 raise GitError(lines[-1] if lines else f"git {words[0]} failed")
 
+    def begin(self) -> None:
+        """A run begins: worktrees may be made again."""
+        self._is_stopped = False
+
     def stop(self) -> None:
-        """End what is being made, and make no more."""
+        """End what is being made, and make no more until the next `begin`."""
         self._is_stopped = True
         self._end()
 

@@ -20,9 +20,9 @@ from dibs.cli.args import UsageError
 from dibs.cli.render import number, one_line, quoted, safe
 from dibs.cli.team.output import Output
 from dibs.cli.team.scene import Watcher
-from dibs.cli.team.summary import STOPPED, Outcome, gather, report
+from dibs.cli.team.summary import STOPPED, Outcome, failed_tasks, gather, report
 from dibs.errors import DibsError, NoBoard
-from dibs.model import FAILED, IN_PROGRESS, OPEN
+from dibs.model import IN_PROGRESS, OPEN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ OK, REFUSED, NOTHING = 0, 1, 3
 AGENTS = 4
 MOST = 64
 TICK = 0.25
+PATIENCE = 5.0
+"""Seconds for the board to say how things stand in the end."""
 WIDEST = 120
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
@@ -217,12 +219,13 @@ class Show:
 
     async def _run(self) -> Outcome:
         from dibs.pool.pool import AgentPool
+        from dibs.pool.threads import in_thread
 
         async with AgentPool(on_event=self._view.event, **self._options) as pool:
             self._pool = pool
             self._watcher.title += f", {safe(pool.runner.name)}"
             self._add_tasks(pool)
-            failed = pool.board.counts()[FAILED]
+            failed = await pool.call(failed_tasks, pool.board)
             self._watcher.pool = pool
             self._task = run = asyncio.create_task(pool.run_team(lead_prompt=self._lead))
             try:
@@ -237,7 +240,9 @@ class Show:
                 self._watcher.pool = None
             outcome = self._ended(run)
             try:
-                gather(outcome, pool, failed)
+                await in_thread(gather, outcome, pool, failed, within=PATIENCE)
+            except TimeoutError:
+                outcome.why += " (the board does not answer now)"
             except (DibsError, OSError) as error:
                 outcome.why += f" (the board cannot be read now: {one_line(str(error))})"
             if self._ctx.url:  # as it was given, unless there may be a password in it

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from dibs.board import TaskBoard
     from dibs.cli.render import Cell
     from dibs.model import TaskStatus
     from dibs.pool import AgentResult
@@ -61,11 +62,15 @@ class Outcome:
         }
 
 
-def gather(outcome: Outcome, pool: Any, failed_before: int) -> None:
+def failed_tasks(board: TaskBoard) -> set[str]:
+    return {task.id for task in board.tasks([FAILED], limit=10_000)[0]}
+
+
+def gather(outcome: Outcome, pool: Any, failed_before: set[str]) -> None:
     """Fill in what only an open pool knows."""
     board = pool.board
     outcome.counts = board.counts()
-    outcome.newly_failed = max(0, outcome.counts[FAILED] - failed_before)
+    outcome.newly_failed = len(failed_tasks(board) - failed_before)
     wanted = [IN_PROGRESS, REVIEW, PENDING] + ([FAILED] if outcome.newly_failed else [])
     found, _ = board.tasks(wanted, limit=LEFT) if any(outcome.counts[status] for status in wanted) else ([], 0)
     outcome.left = [(task.id, task.status, task.description) for task in found]
@@ -76,6 +81,10 @@ def gather(outcome: Outcome, pool: Any, failed_before: int) -> None:
 def report(outcome: Outcome, width: int, color: bool) -> list[str]:
     after = "in" if outcome.ending == "done" else "after"
     head = f"dibs team: {outcome.ending} {after} {_length(outcome.seconds)}"
+    if outcome.ending == "done" and outcome.newly_failed:
+        head += f", but {number(outcome.newly_failed, 'task')} failed"
+    elif outcome.ending == "done" and not outcome.is_good:
+        head += ", but the lead failed"
     found = [paint(head, f"{BOLD};{GREEN if outcome.is_good else RED}", color)]
     found += wrap(one_line(outcome.why), width)
     if outcome.results:

@@ -44,16 +44,28 @@ class Template:
         if "model" in self._used and model is None:
             raise Invalid("the command has {model}, and no model was given", hint="give one, or leave {model} out")
         self.name = os.path.basename(self._words[0]) or self._words[0]
+        program = self._words[0]
+        if os.path.dirname(program) and not _placeholders(program):
+            # ./agent.sh is that of the folder that the team is started in, also for agents in worktrees of their own.
+            self._words[0] = os.path.abspath(_filled(program, {})).replace("{", "{{").replace("}", "}}")
 
     def check(self) -> None:
         program = self._words[0]
-        if _placeholders(program) or (os.path.dirname(program) and not os.path.isabs(program)):
-            return  # it is found from the workspace, which is not known yet
-        if which(_filled(program, {})) is None:
-            raise Unsupported(
-                f"the agent's command cannot be run: there is no program {program!r}",
-                hint="install it, or name it by its absolute path; a command of several words is one string or a list",
-            )
+        if _placeholders(program):
+            return
+        program = _filled(program, {})
+        if which(program) is not None:
+            return
+        if os.path.dirname(program) and os.path.isfile(program):
+            fault, hint = f"{program} is not executable", f"make it so: chmod +x {shlex.quote(program)}"
+        elif os.path.dirname(program):
+            fault, hint = f"there is no file {program}", "is the name right? a relative one counts from this folder"
+        else:
+            fault = f"there is no program {program!r}"
+            hint = "install it, or name it by its absolute path; a command of several words is one string or a list"
+            if os.path.isfile(program):
+                hint = f"did you mean ./{program}?"
+        raise Unsupported(f"the agent's command cannot be run: {fault}", hint=hint)
 
     def launch(self, order: Order) -> Launch:
         values = {"name": order.name, "role": order.role, "workspace": order.workspace, "prompt": order.prompt}
