@@ -24,6 +24,7 @@ SCRIPTS = (
     ("reading",),
     ("dialects",),
     ("postgres",),
+    ("team",),
 )
 
 

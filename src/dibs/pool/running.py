@@ -74,7 +74,8 @@ class Run:
         try:
             while True:
                 ending, why = await self.work()
-                await self._go_home()
+                if not await self._go_home(ending):
+                    continue
                 await self._end_all(PATIENCE)
                 if await self.is_over_now(ending):
                     break
@@ -141,11 +142,18 @@ class Run:
 
     # -- the end
 
-    async def _go_home(self) -> None:
-        """The work is over: agents that are told so by their servers end by themselves; then they are ended."""
+    async def _go_home(self, ending: str) -> bool:
+        """The work is over: agents that are told so by their servers end by themselves, in the time that they have for
+        it. False if there is work again: somebody has added some."""
         self.pool.post(over=True)
-        if self._lives:
-            await asyncio.wait(self._lives, timeout=self.pool.grace)
+        end = time.monotonic() + self.pool.grace
+        while self._lives and (left := end - time.monotonic()) > 0:
+            await asyncio.wait(self._lives, timeout=min(left, PULSE))
+            if not await self.is_over_now(ending):
+                for agent in self.collect():
+                    agent.become(WAITING)  # it went when it was told to
+                return False
+        return True
 
     async def _end_all(self, grace: float) -> None:
         """Nothing is left when this returns. Another cancellation meanwhile kills what is still there at once."""

@@ -50,6 +50,8 @@ class News:
         second = self._watcher.moment(event)
         if event.kind != "board":
             text = event.text.removeprefix(f"{event.agent} ")
+            if event.kind == "agent_restarts":
+                text = text.partition(": ")[0]  # why was told when it ended
             return [*self.rest(), (second, event.agent or "team", text, _is_bad(event))]
         action, who = str(event.data.get("action", "")), str(event.data.get("worker") or event.agent or "")
         if action in _DULL:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dibs.pool import AgentResult
 
 STOPPED = "stopped"
+NARROW = 60
+"""Columns below which a table has only what matters most."""
 LEFT = 5
 """Tasks that are named of those that are left."""
 _WORDS = ((COMPLETED, "completed"), (IN_PROGRESS, "in progress"), (REVIEW, "in review"), (PENDING, "pending"),
@@ -103,8 +105,12 @@ def _agents(outcome: Outcome, width: int, color: bool) -> list[str]:
         file = os.path.basename(result.output_file or "")
         status = (STOPPED if result.agent in outcome.stopped and not bad else result.status, RED if bad else "")
         rows.append([safe(result.agent), status, str(result.runs), _length(result.duration), safe(file), safe(done)])
-    header = ("AGENT", "STATUS", "RUNS", "TIME", "OUTPUT", "TASKS DONE")
-    found = table(header, rows, width, caps=(20, 10, 5, 8, 26), right=(2, 3), color=color)
+    if width < NARROW:  # rather without some columns than with all of them cut
+        few = [[row[0], row[1], row[5]] for row in rows]
+        found = table(("AGENT", "STATUS", "TASKS DONE"), few, width, caps=(20, 10), color=color)
+    else:
+        header = ("AGENT", "STATUS", "RUNS", "TIME", "OUTPUT", "TASKS DONE")
+        found = table(header, rows, width, caps=(20, 10, 5, 8, 26), right=(2, 3), color=color)
     for result in outcome.results:
         if result.error:
             found.append(paint(cut(f"  {safe(result.agent)}: {one_line(result.error)}", width), RED, color))

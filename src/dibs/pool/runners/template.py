@@ -43,6 +43,8 @@ class Template:
         self._used = {name for word in self._words for name in _placeholders(word)}
         if "model" in self._used and model is None:
             raise Invalid("the command has {model}, and no model was given", hint="give one, or leave {model} out")
+        if model is not None and "model" not in self._used:
+            raise Invalid("a model was given, and the command has no {model}", hint="say where it belongs: {model}")
         self.name = os.path.basename(self._words[0]) or self._words[0]
         program = self._words[0]
         if os.path.dirname(program) and not _placeholders(program):
