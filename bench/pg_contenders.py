@@ -83,7 +83,7 @@ class Databases:
 
     def drop(self, url):
         name = urlsplit(url).path[1:]
-        _execute(self.url, f'DROP DATABASE "{name}" WITH (FORCE)')
+        _execute(self.admin, f'DROP DATABASE "{name}" WITH (FORCE)')
         self._made.remove(name.removeprefix(PREFIX))
 
     def drop_all(self):
