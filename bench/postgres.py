@@ -59,7 +59,7 @@ def main():
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(unknown)}; parts: {', '.join(PARTS)}")
     if options.quick:
-        options.seconds, options.rounds, options.connections, options.growth_connections = 1, 1, (1, 4), (4,)
+        options.seconds, options.rounds, options.connections, options.growth_connections = 1, 1, (4,), (4,)
         options.hold, options.hold_connections, options.sizes = min(options.hold, 3), 4, (2_000, 10_000)
     options.backlog = options.backlog or max(5_000, int(8_000 * options.seconds))
 

@@ -28,7 +28,7 @@ settings.register_profile(
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("ci", settings.get_profile("default"), max_examples=50, database=None)
+settings.register_profile("ci", settings.get_profile("default"), max_examples=35, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 

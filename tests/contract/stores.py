@@ -141,7 +141,7 @@ class PostgresHome(Home):
     """A board of its own in one database of the run's server: a database for each would cost more than most tests."""
 
     name = "postgres"
-    machine_percent = 30
+    machine_percent = 15
     minds_the_clock = False
     has_gaps = True
 

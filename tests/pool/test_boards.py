@@ -94,11 +94,11 @@ def test_claims_by_the_command_last_as_long_as_their_agent(server: Server, place
 
 async def _long_work(place: Place, where: dict[str, Any]) -> None:
     plans = Commands(worker_1=UNTIL_GO, worker_2=["kill -KILL $PPID", "true"])
-    async with place.pool(plans, 2, stale_timeout=2.0, **where) as pool:
+    async with place.pool(plans, 2, stale_timeout=4.0, **where) as pool:
         ids = pool.add_tasks(["x", "y"])
         running = asyncio.create_task(pool.run_team())
         await until(lambda: pool.board.counts()[COMPLETED] == 1)  # the second has died, come back, and done it
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(4.5)
         held = [task for task in pool.board.tasks([IN_PROGRESS])[0] if task.assigned_to == "worker-1"]
         assert len(held) == 1
         place.note("go")

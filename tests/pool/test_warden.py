@@ -124,7 +124,7 @@ def test_signals_are_as_a_program_expects_them(held: Held) -> None:
     held.hear()
     ignored = int(held.output.read_text().split()[1], 16)
     own = 1 << (signal.SIGPIPE - 1) | 1 << (signal.SIGXFSZ - 1)  # by Python itself, in the agent
-    assert ignored & ~own == 0
+    assert ignored & ~own & 0x7FFF_FFFF == 0  # beyond are those of the C library, and whatever started the tests
 
 
 def test_the_agent_is_a_group_of_its_own_and_has_no_other_files(held: Held) -> None:

@@ -147,8 +147,8 @@ class Run:
         it. False if there is work again: somebody has added some."""
         self.pool.post(over=True)
         end = time.monotonic() + self.pool.grace
-        while self._lives and (left := end - time.monotonic()) > 0:
-            await asyncio.wait(self._lives, timeout=min(left, PULSE))
+        while (there := [life for life in self._lives if not life.done()]) and (left := end - time.monotonic()) > 0:
+            await asyncio.wait(there, timeout=min(left, PULSE))
             if not await self.is_over_now(ending):
                 for agent in self.collect():
                     agent.become(WAITING)  # it went when it was told to
