@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,6 +37,24 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+SAMPLED = {
+    "tests/setup/test_prove.py": 5,
+    "tests/setup/test_keeping.py": 4,
+    "tests/postgres/test_connection.py": 3,
+    "tests/postgres/test_locking.py": 2,
+}
+"""Files with many variants of a few tests, each of which starts several processes: one in so many is part of every run,
+the others are for `make test-long`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        often = SAMPLED.get(item.nodeid.partition("::")[0], 1)
+        if often > 1 and zlib.crc32(item.nodeid.encode()) % often:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -20,7 +20,7 @@ from dibs.pool.results import PoolEvent, Results
 from dibs.pool.runners import Launch, Order
 
 ACTORS = Path(__file__).parent / "actors"
-PATIENCE = 20.0
+PATIENCE = 90.0
 """Seconds after which something has gone wrong, on the slowest machine."""
 NAP = 0.02
 
@@ -158,7 +158,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(running, "PATIENCE", 1.0)
     monkeypatch.setattr(agents, "PATIENCE", 1.0)
     yield made
-    end = time.monotonic() + PATIENCE / 4
+    end = time.monotonic() + PATIENCE / 9
     while (left := made.left()) and time.monotonic() < end:
         time.sleep(NAP)
     for pid in left:
