@@ -451,7 +451,7 @@ def test_a_change_is_read_back_and_touches_only_its_section(data: bytes, change:
         task.change(**{name: value})
     except Invalid:
         assert task.render() == data
-        # A line that goes on with nothing before it to go on with is refused, too: nothing was changed, and that is said.
+        # A line that goes on, with nothing before it to go on with, is refused, too; nothing was changed.
         hangs = any(line.startswith((b" ", b"\t")) for line in data.splitlines())
         assert name in ("title", "description") or not all(is_plain(v) for v in value) or has_fence(data) or hangs
         return
