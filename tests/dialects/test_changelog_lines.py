@@ -142,6 +142,27 @@ def test_the_torn_end_and_the_new_lines_go_in_one_write(tmp_path: Path, monkeypa
     assert writes == [b"\na\nb\n"]
 
 
+def test_a_line_behind_one_that_was_torn_after_the_look_is_appended_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "changelog.log"
+    append(str(path), [line(1)], False)
+    write = os.write
+    killed = [line(8)[:30], line(9)]  # one cut in the middle, one just before its end
+
+    def others_are_killed_first(fd: int, data: bytes) -> int:
+        if killed:
+            write(fd, killed.pop())
+        return write(fd, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", others_are_killed_first)
+        append(str(path), [line(2), line(3)], False)
+    lines, _ = read_from(str(path), 0)
+    assert lines == [line(1), line(9) + line(2), line(3), line(8)[:30] + line(2), line(2)]
+    assert parse_all(lines)[1] == [2, 4]
+
+
 def test_a_short_write_is_an_error_and_spoils_only_its_own_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -237,10 +237,12 @@ class TaskFile:
             elif item:
                 found.append((i, self._dependencies(i, item) if name == "depends_on" else commas(item)))
                 values.update(dict.fromkeys(found[-1][1]))
-            elif text and not (line[0] in " \t" and found):
+            elif text:
                 if not (found or is_heading(text) or fence_of(line) or text[:3] in ("---", "***", "___", "<!-")):
                     self.warnings.append((i + 1, f"{text[:60]!r} is not an item of a list: write '- item'"))
-                break
+                # An indented line goes on with an item, also with one that is yet to be written above it.
+                if line[0] not in " \t" or (fence_of(line) and not found):
+                    break
         return list(values)
 
     def _dependencies(self, i: int, item: str) -> list[str]:

@@ -2,8 +2,9 @@
 
 `encode` and `parse` are pure. `append` adds whole lines with one write in append mode, which the kernel orders among
 all writers, so lines by dibs and by others do not mix. A crash can leave a last line without its end: `read_from` stops
-before it, and the next `append` ends it first, in the same write, so that it spoils nothing but itself. A line that is
-no event of the document is skipped, and still counts as a line.
+before it, and the next `append` ends it first, in the same write, so that it spoils nothing but itself. Where a writer is
+killed between that look and our write, our first line continues its half line: seen afterwards, and appended again.
+A line that is no event of the document is skipped, and still counts as a line.
 """
 
 from __future__ import annotations
@@ -87,17 +88,25 @@ def append(path: str, lines: Sequence[bytes], durable: bool) -> None:
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        data = b"".join((b"\n" if _is_torn(fd) else b"", *(line + b"\n" for line in lines)))
-        written = os.write(fd, data)
-        if written != len(data):
-            # Writing the rest now could put another worker's line between the halves.
-            raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be appended", path)
+        stands = _put(fd, path, b"".join((b"\n" if _is_torn(fd) else b"", *(line + b"\n" for line in lines))))
+        while not stands:
+            stands = _put(fd, path, lines[0] + b"\n")
         if durable:
             fs.sync_data(fd)
     finally:
         os.close(fd)
     if durable and not found.st_size:
         fs.sync_directory(os.path.dirname(path))
+
+
+def _put(fd: int, path: str, data: bytes) -> bool:
+    """Append in one write. False: the first line continues one that was left without its end, and cannot be read."""
+    written = os.write(fd, data)
+    if written != len(data):
+        # Writing the rest now could put another worker's line between the halves.
+        raise OSError(errno.ENOSPC, f"only {written} of {len(data)} bytes could be appended", path)
+    start = os.lseek(fd, 0, os.SEEK_CUR) - written
+    return data[:1] == b"\n" or start == 0 or fs.read_at(fd, 1, start - 1) == b"\n"
 
 
 def _is_torn(fd: int) -> bool:
