@@ -2,7 +2,7 @@
 
 `encode` and `parse` are pure. `append` adds whole lines with one write in append mode, which the kernel orders among
 all writers, so lines by dibs and by others do not mix. A crash can leave a last line without its end: `read_from` stops
-before it, and the next `append` ends it first, in the same write, so that it spoils nothing but itself. Where a writer is
+before it, and the next `append` ends it first, in the same write, so that it spoils nothing but itself. If a writer is
 killed between that look and our write, our first line continues its half line: seen afterwards, and appended again.
 A line that is no event of the document is skipped, and still counts as a line.
 """
