@@ -1,21 +1,21 @@
-"""What the stand-ins for clients share: strict reading of arguments, a real MCP client, hooks run as clients do.
+"""What the stand-ins for clients share: strict reading of arguments, a small MCP client, hooks run as clients do.
 
 A stand-in checks what it was handed as the real client documents it, and refuses (exit code 2) whatever that does not
 know. Then it claims a task and completes it through the configured server, tries to edit a file that another worker
 holds and one of its own, and prints all that it saw as one line of JSON.
+
+It speaks the protocol itself: the official client, with which the other agents of these tests speak, takes a second to
+import, and there are many stand-ins.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
-
-from mcp import Client, StdioServerParameters
 
 HELD, OWN = "held.txt", "own.txt"
 
@@ -72,18 +72,51 @@ def prompt() -> str:
     return said
 
 
-async def _work(command: str, args: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:
-    server = StdioServerParameters(command=command, args=list(args), env=dict(env), cwd=os.getcwd())
-    async with Client(server) as client:
-        claimed = (await client.call_tool("claim_task", {})).structured_content
-        assert isinstance(claimed, dict)
-        if not claimed["claimed"]:
-            return {"claimed": claimed}
-        # While the server lives: the hooks find it by the client's process, which is this one.
-        edits = {name: await asyncio.to_thread(edit, name) for name in (HELD, OWN)}
-        done = {"task_id": claimed["task_id"], "token": claimed["token"], "result": "by a stand-in"}
-        completed = (await client.call_tool("complete_task", done)).structured_content
-        return {"claimed": claimed, "edits": edits, "completed": completed}
+class Server:
+    """The configured server, as a client starts it: with little of the environment but what the configuration adds."""
+
+    def __init__(self, command: str, args: Sequence[str], env: Mapping[str, str]) -> None:
+        kept = {name: os.environ[name] for name in ("HOME", "PATH", "SHELL", "TERM", "USER") if name in os.environ}
+        self._process = subprocess.Popen(
+            [command, *args], env={**kept, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        about = {"name": "stand-in", "version": "1"}
+        self._ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about})
+        self._send({"method": "notifications/initialized"})
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        answer = self._ask("tools/call", {"name": tool, "arguments": arguments})["structuredContent"]
+        assert isinstance(answer, dict)
+        return answer
+
+    def close(self) -> None:
+        self._process.communicate(timeout=60)
+
+    def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        self._send({"id": 1, "method": method, "params": params})
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said = json.loads(line)
+            if said.get("id") == 1 and "method" not in said:
+                if "result" not in said:
+                    refuse(f"{method}: {said['error']}")
+                return dict(said["result"])
+        refuse(f"the server ended during {method}")
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        self._process.stdin.flush()
+
+
+def _work(server: Server) -> dict[str, Any]:
+    claimed = server.call("claim_task", {})
+    if not claimed["claimed"]:
+        return {"claimed": claimed}
+    # While the server lives: the hooks find it by the client's process, which is this one.
+    edits = {name: edit(name) for name in (HELD, OWN)}
+    done = {"task_id": claimed["task_id"], "token": claimed["token"], "result": "by a stand-in"}
+    return {"claimed": claimed, "edits": edits, "completed": server.call("complete_task", done)}
 
 
 _HOOKS: list[tuple[str, Any]] = []
@@ -105,7 +138,9 @@ def edit(name: str) -> str:
 def act(entry: Mapping[str, Any], env: Mapping[str, str], hooks: Sequence[tuple[str, Any]], **seen: Any) -> NoReturn:
     """Do the agent's work, and report. `hooks`: command lines, each with what makes the event for an edit of a file."""
     _HOOKS[:] = hooks
-    report = asyncio.run(_work(entry["command"], entry.get("args", []), env))
+    server = Server(entry["command"], entry.get("args", []), env)
+    report = _work(server)
+    server.close()
     ours = {name: value for name, value in os.environ.items() if name.startswith("DIBS_")}
     print(json.dumps({**report, **seen, "argv": sys.argv[1:], "env": ours, "cwd": os.getcwd()}))
     sys.exit(0)
