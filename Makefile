@@ -14,7 +14,7 @@ NODE    := $(if $(shell command -v npm),$(CLIENTS)/node_modules/.ready)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup pooler demo demo-agents test test-long test-dialects test-breaks check format ci bench bench-smoke clean
+.PHONY: help setup pooler demo demo-agents test test-long test-dialects test-breaks test-clients check format ci bench bench-smoke clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,9 @@ demo-agents: $(VENV)/.ready ## scripted coding agents in git worktrees, over MCP
 	$(BIN)/dibs demo --agents
 
 test: $(VENV)/.ready $(VENV)/.postgres $(NODE) ## the tests, without the slow ones
-	$(BIN)/pytest -n $(JOBS) -q -m "not slow" tests
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -q -m "not slow" tests
+
+test-long test-dialects: export TMPDIR ?= /tmp
 
 test-long: $(VENV)/.ready $(VENV)/.postgres ## the slow fault and load runs
 	$(BIN)/pytest -q -m slow tests
@@ -38,6 +40,9 @@ test-dialects: $(VENV)/.ready ## workers by dibs and by hand on one board, in hu
 
 test-breaks: $(VENV)/.ready ## 100,000 dead locks of each kind broken by 8 processes at once (15 minutes)
 	$(BIN)/python -m tests.guards.breaks --breaks 100000 --processes 8
+
+test-clients: $(VENV)/.sdk build/clients/.ready ## the real Claude Code, Codex and Gemini CLI in teams, with a scripted model (downloads 1 GB)
+	$(BIN)/pytest -q -m slow tests/clients
 
 check: $(VENV)/.ready ## lint, formatting and types
 	$(BIN)/ruff check .
@@ -75,6 +80,16 @@ $(VENV)/.ready: pyproject.toml
 # Without a network the tests with these clients skip, on a laptop.
 $(CLIENTS)/node_modules/.ready: $(CLIENTS)/package-lock.json
 	cd $(CLIENTS) && npm ci --silent --ignore-scripts --no-audit --no-fund && touch node_modules/.ready || test -z "$$CI"
+
+# The coding clients themselves, in the versions that docs/agents.md names. One of them needs its install script.
+build/clients/.ready: Makefile
+	npm install --prefix build/clients --loglevel=error --no-audit --no-fund \
+		@anthropic-ai/claude-code@2.1.325 @openai/codex@0.166.0 @google/gemini-cli@0.61.0
+	@touch $@
+
+$(VENV)/.sdk: $(VENV)/.ready Makefile
+	$(PIP) install --editable '.[sdk]' claude-agent-sdk==0.2.182
+	@touch $@
 
 # PgBouncer, for the tests that go through a pooler, where it can be installed; the package would start a service.
 APT := RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get

@@ -244,21 +244,16 @@ async def idling(options):
 
 def below():
     """Every process below this one: what it is, and its processor seconds."""
-    parents, found = {}, {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            parents[int(name)] = (int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS)
-    for pid in parents:
-        above = pid
-        while above in parents and above != os.getpid():
-            above = parents[above][0]
-        if above == os.getpid() and pid != above:
-            found[pid] = (what(pid), parents[pid][1])
+    from dibs.pool.warden import descendants
+
+    found = {}
+    for pid in descendants():
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        found[pid] = (what(pid), (int(fields[11]) + int(fields[12])) / TICKS)
     return found
 
 

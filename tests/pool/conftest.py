@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -166,6 +167,17 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     assert not left, "processes are left"
 
 
+@pytest.fixture
+def repository(place: Place) -> Path:
+    git(place.workspace, "init", "-q")
+    (place.workspace / "sub").mkdir()
+    (place.workspace / "sub" / "a.txt").write_text("a\n")
+    (place.workspace / ".gitignore").write_text("*.ignored\n")
+    git(place.workspace, "add", ".")
+    git(place.workspace, "commit", "-qm", "start")
+    return place.workspace
+
+
 def settled(board: TaskBoard) -> None:
     """Nobody holds anything."""
     counts = board.counts()
@@ -193,3 +205,26 @@ async def until(condition: Callable[[], Any]) -> Any:
         assert time.monotonic() < end, f"waited in vain for {condition}"
         await asyncio.sleep(NAP)
     return found
+
+
+# -- git
+
+
+def git(folder: Path, *words: str) -> str:
+    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
+    return subprocess.run(
+        ["git", *identity, *words], cwd=folder, env=env, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def trees(repository: Path) -> list[str]:
+    return [
+        line.split()[1]
+        for line in git(repository, "worktree", "list", "--porcelain").splitlines()
+        if line.startswith("worktree ")
+    ]
+
+
+def branches(repository: Path) -> list[str]:
+    return git(repository, "branch", "--format=%(refname:short)").splitlines()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,40 +10,9 @@ import pytest
 from dibs.errors import Invalid
 from dibs.pool.results import Results
 from dibs.pool.worktrees import Worktrees
-from tests.pool.conftest import Place, Plans, together
+from tests.pool.conftest import Place, Plans, branches, git, together, trees
 
 COMMIT = "command git add . && git -c user.name=a -c user.email=a@b commit -qm work"
-
-
-def git(folder: Path, *words: str) -> str:
-    env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"]
-    return subprocess.run(
-        ["git", *identity, *words], cwd=folder, env=env, check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-@pytest.fixture
-def repository(place: Place) -> Path:
-    git(place.workspace, "init", "-q")
-    (place.workspace / "sub").mkdir()
-    (place.workspace / "sub" / "a.txt").write_text("a\n")
-    (place.workspace / ".gitignore").write_text("*.ignored\n")
-    git(place.workspace, "add", ".")
-    git(place.workspace, "commit", "-qm", "start")
-    return place.workspace
-
-
-def trees(repository: Path) -> list[str]:
-    return [
-        line.split()[1]
-        for line in git(repository, "worktree", "list", "--porcelain").splitlines()
-        if line.startswith("worktree ")
-    ]
-
-
-def branches(repository: Path) -> list[str]:
-    return git(repository, "branch", "--format=%(refname:short)").splitlines()
 
 
 def run(place: Place, plans: Plans, agents: int, tasks: int, **more: object) -> Results:
@@ -172,12 +139,3 @@ def test_a_workspace_that_is_none(place: Place, there: str) -> None:
     with pytest.raises(Invalid, match="git repository with a commit") as caught:
         run(place, Plans(worker="work"), 1, 1)
     assert "git init" in (caught.value.hint or "")
-
-
-def test_changes_that_are_not_committed_are_known(place: Place, repository: Path) -> None:
-    made = Worktrees(str(repository), str(place.path / "trees"), "dibs/x")
-    assert not made.has_changes
-    (repository / "untracked").touch()
-    assert not made.has_changes
-    (repository / "sub" / "a.txt").write_text("changed\n")
-    assert made.has_changes

@@ -90,7 +90,6 @@ class Agent:
         self.tasks: list[str] = []
         self.done_in_run = 0
         """Tasks that were closed in this start, one way or another."""
-        self.claimed_in_run = 0
         self.failures = 0
         """Starts in a row that closed nothing."""
         self.not_before = 0.0
@@ -116,7 +115,7 @@ class Agent:
         """`prompt` is asked for when it is known where the agent works."""
         self.run += 1
         self.session, stem = house.next_start(self)
-        self.done_in_run = self.claimed_in_run = 0
+        self.done_in_run = 0
         self.status = self.error = self.exit_code = None
         self._ending = None
         self.become(RUNNING)

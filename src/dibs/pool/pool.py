@@ -319,6 +319,11 @@ class AgentPool:
         """What a start of an agent held could not be given back: the board was out of reach."""
         self._owed.append((session, note))
 
+    @property
+    def is_in_debt(self) -> bool:
+        """Is there something that an ended agent held, and that could not be given back?"""
+        return bool(self._owed)
+
     async def pay(self) -> None:
         """Give back what is owed, now that the board can be read again."""
         while self._owed:

@@ -36,8 +36,6 @@ class AgentProcess:
         self._session = session
         self.pid = pid
         """Of the agent's own process, not its warden's."""
-        self.left = 0
-        """So many processes were still there when it ended."""
 
     @classmethod
     async def start(
@@ -90,9 +88,7 @@ class AgentProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         if line:
-            said = json.loads(line)
-            self.left = said["left"]
-            return int(said["ended"])
+            return int(json.loads(line)["ended"])
         await asyncio.to_thread(end_stragglers, self._session)
         return LOST
 

@@ -18,7 +18,6 @@ STUCK = "stuck"
 """Tasks are left that none of these agents can take, and nobody works on what they wait for."""
 GAVE_UP = "gave up"
 """There is work, and every agent has failed more often than it may."""
-ENDINGS = (DONE, STUCK, GAVE_UP)
 
 
 class AgentResult:
@@ -81,7 +80,7 @@ class AgentResult:
 
 
 class Results(list[AgentResult]):
-    """The results of a run, the lead's first; `ending` is one of `ENDINGS`, and `why` says it in a sentence."""
+    """The results of a run, the lead's first; how it ended (`ending`: done, stuck, gave up), in words: `why`."""
 
     def __init__(self, results: Iterable[AgentResult], ending: str, why: str, seconds: float) -> None:
         super().__init__(results)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from dibs.errors import DibsError, NoBoard
+from dibs.errors import Busy, DibsError, NoBoard
 from dibs.model import IN_PROGRESS, Event
 from dibs.pool.agents import RESTARTING, RUNNING, WAITING, Agent
 from dibs.pool.pool import AgentPool
@@ -34,6 +34,8 @@ SLICE = 0.2
 """Seconds after which a wait notices that the run is over."""
 AWAY = 600.0
 """Seconds that a board may be out of reach, while agents work on, before the run is given up."""
+FAREWELL = 30.0
+"""Seconds that a board may take for each of its last answers, when the work is over."""
 GAP = 0.1
 """Seconds between two looks at the board, at least."""
 PATIENCE = 5.0
@@ -89,10 +91,12 @@ class Run:
                 await asyncio.gather(*chores, return_exceptions=True)
                 await pool.call(pool.tidy)
         try:
-            await pool.pay()
-            await self._news(0.0)
-        except DibsError as error:
-            self.bear(error)
+            async with asyncio.timeout(FAREWELL):
+                await pool.pay()
+                await self._news(0.0)
+        except (DibsError, TimeoutError) as error:  # what has been done is done
+            fault = error.message if isinstance(error, DibsError) else "it does not answer"
+            pool.tell("board_away", None, f"the board cannot be read: {fault}")
         seconds = round(time.monotonic() - began, 3)
         results = Results([agent.result() for agent in self.agents if agent.run], ending, why, seconds)
         pool.tell("run_ended", None, f"{ending}: {why}", ending=ending, why=why, seconds=seconds)
@@ -160,8 +164,9 @@ class Run:
         self.pool.post(over=True)
         for agent in self._lives.values():
             agent.end(grace)
+        interrupting = None
         if any(agent.is_placing for agent in self._lives.values()):
-            await self.pool.call(self.pool.interrupt)
+            interrupting = asyncio.create_task(self.pool.call(self.pool.interrupt))  # not ours to be cancelled with
         failure: BaseException | None = None
         while self._lives:
             try:
@@ -171,6 +176,8 @@ class Run:
                 failure = error
                 for agent in self._lives.values():
                     agent.kill_all()
+        if interrupting is not None:
+            await interrupting
         if failure is not None:
             raise failure
 
@@ -223,7 +230,6 @@ class Run:
             holder = (event.data or {}).get("set", {}).get("holder") or {}
             self._sessions[task] = holder.get("session") if isinstance(holder, dict) else None
         if agent is not None and task is not None and self._is_of(agent, task):
-            agent.claimed_in_run += event.action == "claimed_activity"
             agent.done_in_run += event.action in _CLOSING
             if event.action in _DOING and task not in agent.tasks:
                 agent.tasks.append(task)
@@ -303,11 +309,14 @@ class TeamRun(Run):
         while True:
             ended += self.collect()
             try:
-                over = await self._turn(ended)
+                async with asyncio.timeout(AWAY):
+                    over = await self._turn(ended)
                 self._away_since = None
             except DibsError as error:
                 over = None
                 self.bear(error)
+            except TimeoutError:
+                raise Busy(f"the board has not answered for {AWAY:g} s", hint="is its server frozen?") from None
             if over is not None:
                 return over
             await self.pause(PULSE)
@@ -317,8 +326,9 @@ class TeamRun(Run):
             return True
         self.pool.resume()
         try:
-            standing: Standing = await self.pool.call(look, self.board, self._names())
-        except DibsError:
+            async with asyncio.timeout(FAREWELL):
+                standing: Standing = await self.pool.call(look, self.board, self._names())
+        except (DibsError, TimeoutError):
             return True  # out of reach; it was done a moment ago
         return standing.is_finished
 

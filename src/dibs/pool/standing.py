@@ -1,7 +1,7 @@
 """How a board stands for a team: what there is to do, who holds what, and whether it can go on.
 
 standing = look(board, names)         cheap enough for twice a second, also on a large board
-standing.is_finished, standing.is_still_moving
+standing.is_finished, standing.holding, …
 why_stuck(board)                      in words, for a board on which nothing moves
 """
 

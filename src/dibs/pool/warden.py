@@ -130,7 +130,6 @@ class Warden:
         self.code: int | None = None
         self.left = 0
         self._deadline: float | None = None
-        self._grace = GRACE
 
     def run(self, wakeup: int) -> None:
         """Until nothing is left below us."""

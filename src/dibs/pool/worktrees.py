@@ -11,6 +11,7 @@ worktree with commits or changes is never removed. A crash leaves worktrees as t
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -44,11 +45,6 @@ class Worktrees:
                 hint="make one: git init && git add . && git commit -m start; or leave worktrees out",
             ) from None
 
-    @property
-    def has_changes(self) -> bool:
-        """Does the workspace have changes that are not committed? The worktrees do not have them."""
-        return bool(git(self._workspace, "status", "--porcelain", "--untracked-files=no"))
-
     def make(self, name: str) -> tuple[str, str]:
         """The worktree of an agent, and its branch; the same one again for the same name. The directory that answers to
         the workspace: the same folder below the root."""
@@ -78,7 +74,9 @@ class Worktrees:
             time.sleep(0.1 * 2**tried)
 
     def _undo(self, tree: str, branch: str) -> None:
-        for words in (("worktree", "remove", "--force", tree), ("worktree", "prune"), ("branch", "-q", "-D", branch)):
+        """Git keeps a worktree locked while it makes it, and does not unlock it when it is killed."""
+        shutil.rmtree(tree, ignore_errors=True)
+        for words in (("worktree", "unlock", tree), ("worktree", "prune"), ("branch", "-q", "-D", branch)):
             try:
                 git(self._workspace, *words)
             except (GitError, OSError):

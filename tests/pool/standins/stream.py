@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -30,7 +29,9 @@ def answer(
     entry: Mapping[str, Any], env: Mapping[str, str], hooks: Sequence[tuple[str, Any]], said: str, **seen: Any
 ) -> NoReturn:
     acting._HOOKS[:] = hooks
-    report = asyncio.run(acting._work(entry["command"], entry.get("args", []), env))
+    server = acting.Server(entry["command"], entry.get("args", []), env)
+    report = acting._work(server)
+    server.close()
     ours = {name: value for name, value in os.environ.items() if name.startswith("DIBS_")}
     seen |= {**report, "prompt": said, "argv": sys.argv[1:], "env": ours, "cwd": os.getcwd()}
     block = {"type": "tool_use", "id": "toolu_01", "name": "mcp__dibs__claim_task", "input": {}}

@@ -306,7 +306,10 @@ class Show:
     def _why_stopped(self) -> str:
         first = self._stops[0] if self._stops else "SIGINT"
         by = {"SIGINT": "by Ctrl-C", "output": "because nobody reads its output any more"}.get(first, f"by {first}")
-        return f"it was stopped {by}; what the agents held is free for others again"
+        is_owed = self._pool is not None and self._pool.is_in_debt
+        return (
+            f"it was stopped {by}; what the agents held {'comes back by itself' if is_owed else 'is free for others'}"
+        )
 
     def _suspend(self) -> None:
         """Ctrl-Z: the terminal is the shell's while we are stopped. The agents work on."""

@@ -39,6 +39,7 @@ class Outcome:
         self.stopped: set[str] = set()
         """Agents that were running when somebody stopped the team."""
         self.counts: Mapping[str, int] = {}
+        """Every status and how many tasks are in it; empty if the board could not be read."""
         self.newly_failed = 0
         self.left: list[tuple[str, TaskStatus, str]] = []
         """(id, status, description) of some tasks that are not done."""
@@ -71,13 +72,12 @@ def failed_tasks(board: TaskBoard) -> set[str]:
 def gather(outcome: Outcome, pool: Any, failed_before: set[str]) -> None:
     """Fill in what only an open pool knows."""
     board = pool.board
+    outcome.folder, outcome.workspace = pool.folder, pool.workspace  # first: the board may not answer
     outcome.counts = board.counts()
     outcome.newly_failed = len(failed_tasks(board) - failed_before)
     wanted = [IN_PROGRESS, REVIEW, PENDING] + ([FAILED] if outcome.newly_failed else [])
     found, _ = board.tasks(wanted, limit=LEFT) if any(outcome.counts[status] for status in wanted) else ([], 0)
     outcome.left = [(task.id, task.status, task.description) for task in found]
-    outcome.folder = pool.folder
-    outcome.workspace = pool.workspace
 
 
 def report(outcome: Outcome, width: int, color: bool) -> list[str]:
@@ -118,8 +118,9 @@ def _agents(outcome: Outcome, width: int, color: bool) -> list[str]:
 
 
 def _board(outcome: Outcome, width: int, color: bool) -> list[str]:
-    total = sum(outcome.counts.values())
-    if not total:
+    if not outcome.counts:
+        return ["How the board stands is not known.", *_steps([(f"{outcome.call} list", "ask again")], width, color)]
+    if not any(outcome.counts.values()):
         add = (f"{outcome.call} add 'what to do'", "put one there")
         return ["There are no tasks on the board.", *_steps([add], width, color)]
     parts = [f"{outcome.counts[status]:,} {word}" for status, word in _WORDS if outcome.counts.get(status)]
@@ -160,7 +161,7 @@ def _branches(outcome: Outcome, width: int, color: bool) -> list[str]:
     """Which branches have something to merge, and where work lies that nobody has committed."""
     from dibs.pool.worktrees import GitError, git
 
-    steps, loose = [], []
+    steps, loose, gone = [], [], []
     trees = [result for result in outcome.results if result.branch and result.worktree]
     for result in trees:
         branch, tree = result.branch or "", result.worktree or ""
@@ -168,6 +169,9 @@ def _branches(outcome: Outcome, width: int, color: bool) -> list[str]:
             commits = int(git(outcome.workspace, "rev-list", "--count", f"HEAD..{branch}"))
             if commits:
                 steps.append((f"git merge {quoted(branch)}", number(commits, "commit")))
+            if not os.path.isdir(tree):
+                gone.append(("git worktree list", safe(result.agent)))
+                continue
             head = git(tree, "rev-parse", "HEAD")
             beside = int(git(outcome.workspace, "rev-list", "--count", head, "--not", "HEAD", branch))
             if beside:  # it has left its branch
@@ -182,7 +186,10 @@ def _branches(outcome: Outcome, width: int, color: bool) -> list[str]:
         found += _steps(steps, width, color)
     if loose:
         found += ["Changes that their agent has not committed:", *_steps(loose, width, color)]
-    if trees and not steps and not loose:
+    if gone:
+        found += ["Worktrees that are gone, with what was not committed there; branches stay:"]
+        found += _steps(gone, width, color)
+    if trees and not steps and not loose and not gone:
         found.append("Everything that the agents committed is merged.")
     return [line for text in found for line in ([text] if text.startswith("  ") else wrap(text, width, ""))]
 

@@ -15,6 +15,8 @@ services/environmentSanitization.ts; and tried with 0.61.0 against a server of o
 - `auto_edit` lets it edit unasked; the rest is denied, as nobody is there, but for dibs' tools and git, by a policy of
   the user's rank. `--policy` replaces the user's folder of policies, so that is named, too; what `policyPaths` in
   settings names is not read.
+- Git in its shell does not see the user's configuration, and so not who commits (0.61.0), nor any hooks; it does see
+  what the variables GIT_CONFIG_… say.
 - A folder that is not trusted gets no servers, no hooks, and no start: whoever starts a team there trusts it. By the
   variable and not by `--skip-trust`, which comes too late for the project's own settings (0.61.0).
 """
@@ -28,6 +30,7 @@ from dibs.errors import Invalid
 from dibs.places import find_place
 from dibs.pool.runners.base import Launch, Order
 from dibs.pool.runners.presets import GIT, Preset, hooks, json_file, private_file, server
+from dibs.pool.worktrees import GitError, git
 from dibs.setup.commands import server_argv
 from dibs.setup.jsonc import parse
 
@@ -51,7 +54,8 @@ class Gemini(Preset):
             argv += ["--policy", policies]
         if self.model is not None:
             argv += ["--model", self.model]
-        return Launch([*argv, *self.args], {_HOME: home(order, real), _TRUST: "true"}, order.prompt)
+        env = {_HOME: home(order, real), _TRUST: "true", **committer(order.workspace)}
+        return Launch([*argv, *self.args], env, order.prompt)
 
 
 POLICY = f"""\
@@ -90,6 +94,24 @@ def settings(order: Order, users: dict[str, Any]) -> dict[str, Any]:
         before = events.get(event)
         events[event] = [*(before if isinstance(before, list) else []), *entries]
     return {**users, "mcpServers": {**_table(users, "mcpServers"), "dibs": ours}, "hooks": events}
+
+
+def committer(workspace: str) -> dict[str, str]:
+    """Whoever commits in this folder, for git below Gemini CLI. Not by GIT_AUTHOR_NAME: with AUTH in it, that is taken
+    for a secret and held back."""
+    env = os.environ
+    try:
+        count = range(int(env.get("GIT_CONFIG_COUNT") or 0))
+        given = [(env[f"GIT_CONFIG_KEY_{number}"], env[f"GIT_CONFIG_VALUE_{number}"]) for number in count]
+        name, _, rest = git(workspace, "var", "GIT_AUTHOR_IDENT").partition(" <")
+    except (GitError, OSError, ValueError, KeyError):
+        return {}  # git knows nobody, or is not there: the agent will be told
+    # What the user's environment says comes later, and wins.
+    pairs = [("user.name", name), ("user.email", rest.partition(">")[0]), *given]
+    made = {"GIT_CONFIG_COUNT": str(len(pairs))}
+    for number, (key, value) in enumerate(pairs):
+        made |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return made
 
 
 def _table(parent: dict[str, Any], key: str) -> dict[str, Any]:
