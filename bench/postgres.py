@@ -88,7 +88,7 @@ def server(options):
     from tests.postgres.server import NoServer, Server
 
     try:
-        started = Server.start(durable=True)
+        started = Server.start(durable=not options.quick)
     except NoServer as error:
         common.say(str(error))
         raise SystemExit(ABSENT) from None

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, settings
 from tests.clocks import HandClock
 from tests.nowhere import NO_CLIENTS
 from tests.postgres import server as postgres
+from tests.scratch import use_memory
 
+use_memory()
 os.environ["DIBS_RUNTIME_DIR"] = NO_CLIENTS
 # Under nohup, or as a background job of a script, these are ignored, and would be by whatever the tests start.
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
