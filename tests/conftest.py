@@ -54,10 +54,7 @@ the others are for `make test-long`."""
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        file, _, name = item.nodeid.partition("::")
-        often = SAMPLED.get(file, 1)
-        if file.startswith("tests/contract/") and any(word in name for word in ("bilu", "workitems", "workflow")):
-            often = 2  # they differ in their files, of which tests/dialects knows more; each call is slow
+        often = SAMPLED.get(item.nodeid.partition("::")[0], 1)
         if often > 1 and zlib.crc32(item.nodeid.encode()) % often:
             item.add_marker(pytest.mark.slow)
 

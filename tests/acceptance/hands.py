@@ -491,8 +491,12 @@ def age(document: str, directory: Path, names: Collection[str]) -> None:
 def _replace(path: Path, text: str) -> None:
     temporary = path.with_name(f".{path.name}.aged")
     temporary.write_text(text)
-    temporary.chmod(path.stat().st_mode & 0o7777)
-    temporary.replace(path)
+    try:
+        temporary.chmod(path.stat().st_mode & 0o7777)
+    except FileNotFoundError:
+        temporary.unlink()  # a lock that somebody has broken meanwhile, because its holder is dead
+    else:
+        temporary.replace(path)
 
 
 def leftovers(document: str, directory: Path) -> list[str]:

@@ -147,12 +147,21 @@ class Side:
             "counts": plain(board.counts()),
             "locks": plain(locks),
             "messages": plain(messages),
-            "events": sorted(repr(plain(e)[1] | {"seq": 0}) for e in self.events),
+            "events": sorted(repr(numbers(plain(e)[1] | {"seq": 0})) for e in self.events),
             "ready": [[task.id for task in board.ready(worker)] for worker in WORKERS],
             "held": [sorted(task.id for task in board.held_by(worker)) for worker in WORKERS],
             "reasons": [plain(board.reasons(row["id"], WORKERS[0])) for row in board.status()],
             "now": board.now(),
         }
+
+
+def numbers(value: Any) -> Any:
+    """A server that makes an event by itself writes 3600, where others write 3600.0: in JSON one number."""
+    if isinstance(value, dict):
+        return {key: numbers(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [numbers(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def level(boards: Sequence[TaskBoard]) -> None:
