@@ -40,8 +40,10 @@ _COLUMNS = TASK.split(", ")
 _NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
 
 # $1 board, $2 the tests' time, $3 how many, $4 sequence, $5 gate, $6 name, $7 holder, $8 lease, $9 stamp, $10 kind,
-# $11 to $13 the event's data around what the database knows.
-CLAIM = f"""
+# $11 to $13 the event's data around what the database knows. What stands for @ is the limit: a number for the claim of
+# one task, because the server takes a parameter there for a tenth of all tasks. On a large board it would think poorly
+# of the plan that it could keep, and make another for every claim, at the price of a claim.
+_CLAIM = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT}),
 late AS MATERIALIZED (
     SELECT 1 FROM dibs.task
@@ -51,9 +53,9 @@ picked AS MATERIALIZED (
     SELECT found.*, front.low FROM dibs.front CROSS JOIN LATERAL (
         SELECT {TASK} FROM dibs.task
         WHERE board = $1 AND {q.IS_READY} AND {q.LANES["open"]} AND rank = front.rank AND seq + 0 >= front.low
-        ORDER BY seq + 0 LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED) found
+        ORDER BY seq + 0 LIMIT @ FOR NO KEY UPDATE SKIP LOCKED) found
     WHERE front.board = $1 AND front.lane = 'open' AND NOT EXISTS (SELECT FROM late)
-    ORDER BY front.rank LIMIT $3),
+    ORDER BY front.rank LIMIT @),
 common AS MATERIALIZED (SELECT count(*) = $3 AND bool_and(paths IS NULL AND assigned_to IS NULL) AS yes FROM picked),
 gated AS MATERIALIZED (SELECT dibs.gate($4::regclass, $5) FROM common WHERE yes),
 numbered AS MATERIALIZED (
@@ -75,6 +77,9 @@ SELECT {TASK}, low, NULL FROM claimed
 UNION ALL SELECT {", ".join("NULL" for _ in _COLUMNS)}, NULL, (SELECT paths FROM picked ORDER BY rank, seq LIMIT 1)
 FROM common WHERE NOT yes
 """
+
+CLAIM = _CLAIM.replace("@", "1")
+CLAIM_MANY = _CLAIM.replace("@", "$3")
 
 # $1 board, $2 the tests' time, $3 id, $4 token, $5 sequence, $6 gate, $7 name or null, $8 kind or null, $9 result,
 # $10 the result as JSON.
@@ -149,7 +154,7 @@ class PostgresQuick:
         )  # fmt: skip
         link = store.links.take()
         try:
-            rows = self._run(link, CLAIM, values)
+            rows = self._run(link, CLAIM if n == 1 else CLAIM_MANY, values)
         except psycopg.Error as error:
             if is_unprepared(error):
                 store.lost(link, error)
