@@ -76,7 +76,7 @@ class Plans:
 
     @contextmanager
     def explained(self, statement: str, believed: int = 0) -> Iterator[dict[str, list[Node]]]:
-        """The nodes of its plans: for these values, and for any. `believed`: tasks that the server is made to expect."""
+        """The nodes of its plans: for these values, and for any. `believed`: how many tasks the server is to expect."""
         values = self.values(statement)
         with psycopg.connect(self.admin_url if believed else self.url, cursor_factory=psycopg.RawCursor) as connection:
             if believed:
