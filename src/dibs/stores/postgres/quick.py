@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from dibs.stores.postgres.links import Link, Row
     from dibs.stores.postgres.store import PostgresStore
 
-_COLUMNS = TASK.split(", ")
 _NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
 
 # $1 board, $2 the tests' time, $3 how many, $4 sequence, $5 gate, $6 name, $7 holder, $8 lease, $9 stamp, $10 kind,
@@ -51,7 +50,7 @@ late AS MATERIALIZED (
     ORDER BY lease_expires_at LIMIT 1),
 picked AS MATERIALIZED (
     SELECT found.*, front.low FROM dibs.front CROSS JOIN LATERAL (
-        SELECT {TASK} FROM dibs.task
+        SELECT seq, rank, last_event, paths, assigned_to FROM dibs.task
         WHERE board = $1 AND {q.IS_READY} AND {q.LANES["open"]} AND rank = front.rank AND seq + 0 >= front.low
         ORDER BY seq + 0 LIMIT @ FOR NO KEY UPDATE SKIP LOCKED) found
     WHERE front.board = $1 AND front.lane = 'open' AND NOT EXISTS (SELECT FROM late)
@@ -60,7 +59,7 @@ common AS MATERIALIZED (SELECT count(*) = $3 AND bool_and(paths IS NULL AND assi
 gated AS MATERIALIZED (SELECT dibs.gate($4::regclass, $5) FROM common WHERE yes),
 numbered AS MATERIALIZED (
     SELECT picked.seq AS at, picked.low, picked.last_event AS previous, nextval($4::regclass) AS number, clock.now
-    FROM gated, (SELECT * FROM picked ORDER BY rank, seq) picked, clock),
+    FROM gated, (SELECT seq, low, last_event FROM picked ORDER BY rank, seq) picked, clock),
 claimed AS (
     UPDATE dibs.task SET status = 'in_progress', assigned_to = $6, holder = $7, token = numbered.number,
         claimed_at = numbered.now, lease = $8, lease_expires_at = numbered.now + $8, completed_at = NULL,
@@ -73,9 +72,8 @@ logged AS (
         $11::text || token || $12::text || claimed_at || $13::text || lease_expires_at
             || ',"completed_at":null,"attempts":' || attempts || '}}}}', nullif(previous, 0)
     FROM claimed)
-SELECT {TASK}, low, NULL FROM claimed
-UNION ALL SELECT {", ".join("NULL" for _ in _COLUMNS)}, NULL, (SELECT paths FROM picked ORDER BY rank, seq LIMIT 1)
-FROM common WHERE NOT yes
+SELECT {TASK}, low, CASE WHEN NOT yes THEN (SELECT paths FROM picked ORDER BY rank, seq LIMIT 1) END
+FROM common LEFT JOIN claimed ON true
 """
 
 CLAIM = _CLAIM.replace("@", "1")
@@ -85,7 +83,9 @@ CLAIM_MANY = _CLAIM.replace("@", "$3")
 # $10 the result as JSON.
 COMPLETE = f"""
 WITH clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT}),
-found AS MATERIALIZED (SELECT * FROM dibs.task WHERE board = $1 AND id = $3 FOR NO KEY UPDATE),
+found AS MATERIALIZED (
+    SELECT seq, last_event, token, status, lease_expires_at, paths, review, dependants, holder, assigned_to
+    FROM dibs.task WHERE board = $1 AND id = $3 FOR NO KEY UPDATE),
 numbered AS MATERIALIZED (
     SELECT found.seq AS at, found.last_event AS previous, dibs.draw($5::regclass, $6) AS number, clock.now
     FROM found, clock
