@@ -260,8 +260,9 @@ def draw_snapshot(axes, entries):
     axes.axvline(0, color="#d73a49", linewidth=1, linestyle="--")
     axes.text(0, 0, " a snapshot is opened, and held", color="#d73a49", fontsize=8, va="bottom")
     axes.set_ylim(bottom=0)
+    axes.set_xlabel("seconds")
     axes.set_title(
-        f"Claim, complete and add per second, {entry['connections']} connections, by seconds of one snapshot"
+        f"Claim, complete and add per second, {entry['connections']} connections, beside an open snapshot"
     )
 
 
