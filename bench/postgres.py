@@ -261,9 +261,7 @@ def draw_snapshot(axes, entries):
     axes.text(0, 0, " a snapshot is opened, and held", color="#d73a49", fontsize=8, va="bottom")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("seconds")
-    axes.set_title(
-        f"Claim, complete and add per second, {entry['connections']} connections, beside an open snapshot"
-    )
+    axes.set_title(f"Claim, complete and add per second, {entry['connections']} connections, beside an open snapshot")
 
 
 DRAWINGS = {
