@@ -90,6 +90,13 @@ def test_a_line_is_refused_so(line: str, message: str) -> None:
     assert message in caught.value.message
 
 
+@pytest.mark.parametrize("line", ["team --lead add a page", "list --search two words"])
+def test_a_text_without_quotes_is_answered_with_a_word_on_quotes(line: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(line)
+    assert caught.value.hint == "put a text with blanks into quotes"
+
+
 @pytest.mark.parametrize(
     ("text", "length"),
     [

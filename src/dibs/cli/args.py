@@ -118,7 +118,8 @@ def _place(command: Command, given: list[str], args: Args) -> None:
             raise UsageError(f"{command[0]}: {_named(name, text)} is missing", command=command)
     if given:
         texts = any(name in ("words", "description", "text", "why") for name, _, _ in command[4])
-        hint = "put a text with blanks into quotes" if texts else ""
+        told = any(option[2] == "TEXT" and getattr(args, attribute(option[0])) for option in command[5])
+        hint = "put a text with blanks into quotes" if texts or told else ""
         raise UsageError(f"{command[0]}: unexpected {_shown(given[0])}", _meant(command, given[0]) or hint, command)
 
 
