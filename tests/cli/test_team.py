@@ -332,9 +332,19 @@ def test_agents_that_never_finish_anything_are_given_up(place: Place) -> None:
     assert summary.startswith("dibs team: gave up after ")
     assert "worker-1: exit code 4: no thanks" in summary
     assert "dibs show a" in summary
-    last_words = re.search(r"^  (tail \S+)  the last words of worker-1$", summary, re.MULTILINE)
+    last_words = re.search(r"^  (tail \S+)  # its last words$", summary, re.MULTILINE)
     assert last_words is not None
     assert subprocess.check_output(last_words[1].split(), cwd=place.work) == b"no thanks\n"
+
+
+def test_agents_that_do_nothing_have_not_completed_anything(place: Place) -> None:
+    place.add("a")
+    place.agent = "sh -c 'echo all is well'"
+    code, out, _ = place.run("-n", "1", "--restarts", "0")
+    assert code == 1
+    assert "worker-1: ended without finishing a task" in out
+    assert re.search(r"^worker-1 +error ", out, re.MULTILINE)
+    assert "# its last words" in out
 
 
 def test_a_failed_task_makes_the_exit_code_1_but_not_an_old_one(place: Place) -> None:
@@ -388,6 +398,7 @@ def test_a_signal_ends_everything_in_order(place: Place, number: int) -> None:
     assert "stopping 2 agents" in err
     summary = json.loads(out.splitlines()[-1])
     assert (summary["kind"], summary["ending"], len(summary["results"])) == ("summary", "stopped", 2)
+    assert [result["status"] for result in summary["results"]] == ["stopped", "stopped"]
     assert place.processes() == []
     assert place.statuses() == {"a": "pending", "b": "pending"}
 
@@ -465,10 +476,10 @@ def test_with_worktrees_the_summary_says_how_to_merge_and_that_works(place: Plac
     place.add("commit a", "commit b", "commit c")
     code, out, _ = place.run("-n", "2", "--worktrees")
     assert code == 0, out
-    merges = re.findall(r"^  (git merge \S+)  +\d commits?$", out, re.MULTILINE)
+    merges = re.findall(r"^  git merge \S+  +# \d commits?$", out, re.MULTILINE)
     assert merges
-    for command in merges:
-        git(place.work, *command.split()[1:], "--quiet")
+    for line in merges:  # as it stands there, with what is said about it
+        subprocess.run(line, shell=True, cwd=place.work, check=True, capture_output=True)
     assert {"a", "b", "c"} <= {path.name for path in place.work.iterdir()}
 
 

@@ -181,16 +181,19 @@ def test_the_watcher_shows_tasks_locks_and_messages_and_asks_the_board_not_too_o
     pool.board.add("the cart", id="cart", paths=["shop/cart.py"])
     pool.board.add("the rest")
     pool.board.claim(Worker("worker-1", session="s"), "cart")
-    pool.board.tell("hello", None, worker="worker-2")
+    pool.board.tell("of an earlier run", None, worker="worker-2")
     watcher = Watcher("a title", pool)
     scene = watcher.look()
     assert [(row.state, row.text) for row in scene.rows] == [(WORKING, "cart: the cart"), (RUNNING, "looks for work")]
     assert scene.locks == [("shop/cart.py", "worker-1")]
-    assert scene.messages == [("worker-2", None, "hello")]
+    assert scene.messages == []
     assert (scene.total, scene.ready, scene.tasks("in_progress")) == (2, 1, 1)
     for _ in range(50):
         watcher.look()
     assert pool.asked == 1
+    pool.board.tell("hello", None, worker="worker-2")
+    watcher._asked = float("-inf")
+    assert watcher.look().messages == [("worker-2", None, "hello")]
 
 
 def test_a_board_that_cannot_be_read_is_remarked_on_and_the_last_picture_stays() -> None:

@@ -61,7 +61,7 @@ def test_commits_beside_an_agents_branch_are_named_and_can_be_merged(team: Team,
     code, out = team.run("; ".join(steps), "--worktrees")
     assert code == 0, out
     branch = next(name for name in branches(repository) if name != "main")
-    found = re.findall(r"^  git merge (\S+)  +(.*)$", out, re.MULTILINE)
+    found = re.findall(r"^  git merge (\S+)  +# (.*)$", out, re.MULTILINE)
     assert [why for _, why in found] == ["1 commit", f"1 commit beside {branch}"]
     for commit, _ in found:
         git(repository, "merge", commit)
@@ -74,11 +74,11 @@ def test_a_worktree_that_its_agent_has_removed_is_said_to_be_gone_and_its_branch
     team.board.add("x")
     code, out = team.run(f'claim; write on.txt; {COMMIT} on; command rm -rf "$PWD"; complete', "--worktrees")
     assert code == 0, out
-    (command,) = re.findall(r"^  (git merge \S+)  +1 commit$", out, re.MULTILINE)
+    (command,) = re.findall(r"^  (git merge \S+)  +# 1 commit$", out, re.MULTILINE)
     git(repository, *command.split()[1:])
     assert (repository / "on.txt").exists()
     gone = "Worktrees that are gone, with what was not committed there; branches stay:"
-    assert f"{gone}\n  git worktree list  worker-1\n" in out
+    assert f"{gone}\n  git worktree list  # worker-1\n" in out
     assert "could not be read" not in out
 
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from dibs.board import TaskBoard
 from dibs.errors import DibsError
 from dibs.pool.processes import AgentProcess
-from dibs.pool.results import COMPLETED, ERROR, TIMEOUT, AgentResult
+from dibs.pool.results import COMPLETED, ERROR, STOPPED, TIMEOUT, AgentResult
 from dibs.pool.runners import Launch, Order, Runner
 from dibs.pool.standing import workers_of
 from dibs.pool.tails import Tails, plainly
@@ -118,6 +118,7 @@ class Agent:
         self.done_in_run = 0
         self.status = self.error = self.exit_code = None
         self._ending = None
+        self._is_stopped = False
         self.become(RUNNING)
         began = time.monotonic()
         try:
@@ -194,7 +195,9 @@ class Agent:
             process.kill_all()  # the loop is being shut down; the warden does the rest
             raise
         self.exit_code = code
-        if self.status is None and (code == 0 or self._ending is not None):
+        if self.status is None and self._is_stopped:
+            self.status = STOPPED
+        elif self.status is None and (code == 0 or self._ending is not None):
             self.status = COMPLETED
         elif self.status is None:
             ended = f"exit code {code}" if code > 0 else f"killed by {_signal_name(-code)}"
@@ -230,9 +233,10 @@ class Agent:
 
     # -- from outside
 
-    def end(self, grace: float) -> None:
-        """It is to end, and that is no fault of its own."""
+    def end(self, grace: float, *, is_stopped: bool = False) -> None:
+        """It is to end, and that is no fault of its own: the work is over, or somebody stops the team."""
         self._ending = grace
+        self._is_stopped = is_stopped
         if self._process is not None:
             self._process.end(grace)
 
@@ -258,12 +262,15 @@ class Agent:
             return ""
 
     def result(self) -> AgentResult:
+        status, error = self.status or COMPLETED, self.error
+        if self.is_given_up and status == COMPLETED:
+            status, error = ERROR, error or "ended without finishing a task, again and again"
         return AgentResult(
             self.name,
             self.role,
-            self.status or COMPLETED,
+            status,
             output=self.output(),
-            error=self.error,
+            error=error,
             duration=round(self.seconds, 3),
             tasks=self.tasks,
             runs=self.run,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     OnEvent = Callable[["PoolEvent"], Any]
     """Called in the pool's event loop; what it raises is logged and does not hurt the run. May be async."""
 
-COMPLETED, ERROR, TIMEOUT = "completed", "error", "timeout"
+COMPLETED, ERROR, TIMEOUT, STOPPED = "completed", "error", "timeout", "stopped"
 
 DONE = "done"
 """Every task of the board is closed, and the lead has ended."""
@@ -58,7 +58,7 @@ class AgentResult:
         self.role = role
         """`lead`, `worker`, or (mode parallel) `agent`."""
         self.status = status
-        """How its last run ended: completed, error, timeout."""
+        """How its last run ended: completed, error, timeout; stopped, if somebody stopped the team meanwhile."""
         self.output = output
         """The end of what its last run printed; all of it is in `output_file`."""
         self.error = error

@@ -83,7 +83,7 @@ class Run:
                     break
         finally:
             try:
-                await self._end_all(PATIENCE)
+                await self._end_all(PATIENCE, is_stopped=True)
             finally:
                 self._is_over = True
                 for chore in chores:
@@ -159,11 +159,11 @@ class Run:
                 return False
         return True
 
-    async def _end_all(self, grace: float) -> None:
+    async def _end_all(self, grace: float, *, is_stopped: bool = False) -> None:
         """Nothing is left when this returns. Another cancellation meanwhile kills what is still there at once."""
         self.pool.post(over=True)
         for agent in self._lives.values():
-            agent.end(grace)
+            agent.end(grace, is_stopped=is_stopped)
         interrupting = None
         if any(agent.is_placing for agent in self._lives.values()):
             interrupting = asyncio.create_task(self.pool.call(self.pool.interrupt))  # not ours to be cancelled with

@@ -184,8 +184,6 @@ class Show:
         self._task: asyncio.Task[Results] | None = None
         self._stops: list[str] = []
         """Why it is to stop: names of signals, or `output`."""
-        self._stopped: set[str] = set()
-        """Agents that were running then."""
 
     def _choose(self) -> View:
         if self._ctx.json:
@@ -260,9 +258,7 @@ class Show:
         if run.cancelled():
             assert self._pool is not None
             results = [agent.result() for agent in self._pool.agents if agent.run]
-            outcome = Outcome(STOPPED, self._why_stopped(), self._watcher.seconds, results)
-            outcome.stopped = self._stopped
-            return outcome
+            return Outcome(STOPPED, self._why_stopped(), self._watcher.seconds, results)
         results = run.result()
         return Outcome(results.ending, results.why, results.seconds, results)
 
@@ -298,7 +294,6 @@ class Show:
         self._pool.stop() if self._pool.agents else self._task.cancel()
         running = number(sum(agent.state == "running" for agent in self._pool.agents), "agent")
         if len(self._stops) == 1:
-            self._stopped = {agent.name for agent in self._pool.agents if agent.state == "running"}
             self._view.remark(f"stopping {running} (what was begun is given back; again: at once)")
         else:
             self._view.remark(f"killing {running}")

@@ -146,6 +146,8 @@ class Watcher:
         self._asked = float("-inf")
         self._asking: threading.Thread | None = None
         self._standing: Any = None
+        self._earlier: int | None = None
+        """The last message that was there before this run."""
         self._unread = ""
         self._since: dict[tuple[str, int | None], float] = {}
         """A claim (task and token) to when it was first seen here: the board may live by another clock."""
@@ -181,7 +183,10 @@ class Watcher:
             scene.counts, scene.total, scene.ready = dict(there.counts), there.total, there.ready
             scene.locks = [(lock.pattern, lock.holder.name) for lock in there.locks]
             newest = sorted(there.messages, key=lambda message: message.seq)
-            scene.messages = [(message.sender, message.to, message.content) for message in newest]
+            if self._earlier is None:
+                self._earlier = newest[-1].seq if newest else 0
+            new = [message for message in newest if message.seq > self._earlier]
+            scene.messages = [(message.sender, message.to, message.content) for message in new]
             holding = there.holding
         now = time.time()
         scene.rows = [self._row(agent, holding.get(agent.name, []), now) for agent in self.pool.agents]

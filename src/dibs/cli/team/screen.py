@@ -29,7 +29,7 @@ ALL_EVERY = 2.0
 """Seconds after which every line is written again, over whatever a pressed key has left."""
 
 _ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
-_LEAVE = "\x1b[?25h\x1b[?1049l"
+_LEAVE = "\x1b[H\x1b[J\x1b[?25h\x1b[?1049l"  # erased, for terminals that have no other screen
 
 
 class Screen:
@@ -99,7 +99,8 @@ class Screen:
             parts.append(f"\x1b[{len(lines) + 1};1H\x1b[J")
         self._shown = lines
         if parts or text:
-            self._out.put(f"{text}{''.join(parts)}\x1b[H")
+            # The cursor waits below: there a terminal shows the ^C that is pressed.
+            self._out.put(f"{text}{''.join(parts)}\x1b[{height};1H")
 
     def _terminal(self) -> tuple[int, int]:
         try:

@@ -36,8 +36,6 @@ class Outcome:
         self.why = why
         self.seconds = seconds
         self.results = list(results)
-        self.stopped: set[str] = set()
-        """Agents that were running when somebody stopped the team."""
         self.counts: Mapping[str, int] = {}
         """Every status and how many tasks are in it; empty if the board could not be read."""
         self.newly_failed = 0
@@ -100,10 +98,10 @@ def report(outcome: Outcome, width: int, color: bool) -> list[str]:
 def _agents(outcome: Outcome, width: int, color: bool) -> list[str]:
     rows: list[list[Cell]] = []
     for result in outcome.results:
-        bad = result.status != "completed"
+        bad = result.status not in ("completed", STOPPED)
         done = f"{len(result.tasks)}: {', '.join(result.tasks)}" if result.tasks else ""
         file = os.path.basename(result.output_file or "")
-        status = (STOPPED if result.agent in outcome.stopped and not bad else result.status, RED if bad else "")
+        status = (result.status, RED if bad else "")
         rows.append([safe(result.agent), status, str(result.runs), _length(result.duration), safe(file), safe(done)])
     if width < NARROW:  # rather without some columns than with all of them cut
         few = [[row[0], row[1], row[5]] for row in rows]
@@ -141,7 +139,7 @@ def _board(outcome: Outcome, width: int, color: bool) -> list[str]:
     failed = [task_id for task_id, status, _ in outcome.left if status == FAILED]
     if failed:
         steps.append((f"{call} retry {failed[0]}", "put a failed task back"))
-    steps.append((f"{call} list --all", "every task, with its result" if not open_tasks else "the finished ones, too"))
+    steps.append((f"{call} list --all", "every task" if not open_tasks else "the finished ones, too"))
     steps.append((f"{call} log", "what happened"))
     return found + _steps(steps, width, color)
 
@@ -151,9 +149,10 @@ def _outputs(outcome: Outcome, width: int, color: bool) -> list[str]:
         return []
     folder = quoted(_short(outcome.folder))
     steps = [(f"ls {folder}", "")]
-    bad = next((result for result in outcome.results if result.status != "completed" and result.output_file), None)
+    fine = ("completed", STOPPED)
+    bad = next((result for result in outcome.results if result.status not in fine and result.output_file), None)
     if bad is not None:
-        steps.append((f"tail {quoted(_short(bad.output_file or ''))}", f"the last words of {safe(bad.agent)}"))
+        steps.append((f"tail {quoted(_short(bad.output_file or ''))}", "its last words"))
     return ["What the agents printed is kept:", *_steps(steps, width, color)]
 
 
@@ -195,13 +194,13 @@ def _branches(outcome: Outcome, width: int, color: bool) -> list[str]:
 
 
 def _steps(steps: Sequence[tuple[str, str]], width: int, color: bool) -> list[str]:
-    """Commands, never cut, and what each is good for, if there is room to say it."""
+    """Commands, never cut, and what each is good for, if there is room to say it; a line can be pasted whole."""
     first = max((len(command) for command, _ in steps if len(command) <= width // 2), default=0)
     found = []
     for command, why in steps:
         line = f"  {command:<{first}}  "
-        fits = why and len(line) + cells(why) <= width
-        found.append(line + paint(why, DIM, color) if fits else f"  {command}")
+        fits = why and len(line) + cells(why) + 2 <= width
+        found.append(line + paint(f"# {why}", DIM, color) if fits else f"  {command}")
     return found
 
 
