@@ -45,6 +45,13 @@ def test_what_the_environment_says_to_git_stays_and_wins(home: Path, monkeypatch
     assert subprocess.run(words, cwd=home, env={**os.environ, **env}, capture_output=True).stdout == b"12\n"
 
 
+def test_whom_the_environment_names_is_handed_over(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Carol")
+    env = committer(str(home))
+    monkeypatch.delenv("GIT_AUTHOR_NAME")  # as Gemini CLI does
+    assert author(env, home) == "Carol <ann@example.org"
+
+
 def test_where_git_knows_nobody_nothing_is_made_up(home: Path) -> None:
     (home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")
     assert committer(str(home)) == {}

@@ -439,6 +439,22 @@ def is_confined(old: list[str], made: list[str], allowed: tuple[int, int] | None
     return allowed is not None and allowed[0] <= first and len(old) - tail <= allowed[1]
 
 
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (["b", "c"], b"- b\n  b first: do not reorder!\n- c\n  and this\n- e\n"),
+        (["b", "c", "d", "e", "f"], b"- b\n  b first: do not reorder!\n- c\n- d\n  and this\n- e\n- f\n"),
+        (["d", "b"], b"- d\n  and this\n- b\n  b first: do not reorder!\n- e\n"),
+        (["c"], b"- c\n  and this\n- e\n  b first: do not reorder!\n"),
+    ],
+)
+def test_notes_between_the_items_of_a_list_stay(change: list[str], left: bytes) -> None:
+    data = b"# T\n# Tags\n- b\n  b first: do not reorder!\n- c, d\n  and this\n- e\n"
+    task = parse("01-x", data)
+    task.change(tags=[*change, *(["e"] if "e" not in change else [])])
+    assert task.render() == b"# T\n# Tags\n" + left
+
+
 @given(FILES, CHANGES)
 @example(b"# T\n# Tags\n- a\n- b\n- a\n", ("tags", ["a", "b", "c"]))
 @example(b"```\n# Tags", ("description", "```"))

@@ -9,6 +9,7 @@ import signal
 import string
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -152,6 +153,23 @@ def test_a_server_that_stays_frozen_is_not_waited_for_without_end(
         await soon(play())
 
     asyncio.run(bounded())
+
+
+def test_a_team_that_stood_still_itself_asks_once_more(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a Ctrl-Z of ten minutes, an answer that was on its way seems to have taken as long."""
+    monkeypatch.setattr(running, "AWAY", 1.0)
+    looks = []
+
+    def slow_once(*given: Any) -> Any:
+        looks.append(given)
+        if len(looks) == 2:
+            time.sleep(2.0)
+        return look(*given)
+
+    monkeypatch.setattr(running, "look", slow_once)
+    results = place.run(Plans(worker="claim; command sleep 1; complete"), 1, tasks=["x"])
+    assert results.ending == "done"
+    assert len(looks) > 2
 
 
 @pytest.mark.slow

@@ -67,6 +67,13 @@ def test_only_those_in_which_nothing_was_done_are_removed(place: Place, reposito
     assert len(branches(repository)) == 1 + len(kept)
 
 
+def test_new_files_count_also_where_git_is_told_not_to_show_them(place: Place, repository: Path) -> None:
+    git(repository, "config", "status.showUntrackedFiles", "no")
+    results = run(place, Plans(worker="claim; write new.txt; complete"), 1, 1)
+    assert results.ending == "done"
+    assert Path(results[0].worktree or "gone", "new.txt").exists()
+
+
 def test_a_workspace_in_a_folder_of_the_repository(place: Place, repository: Path) -> None:
     results = run(place, Plans(worker="pwd; write here.txt; work"), 1, 1, workspace=repository / "sub")
     assert results[0].worktree is not None

@@ -213,6 +213,31 @@ def test_the_plan_for_any_values_of_the_short_ways_is_kept(plans: Plans, stateme
     assert every <= these * 1.1
 
 
+@pytest.mark.parametrize("grows_by", ["another", "itself"])
+def test_plans_for_a_small_board_are_not_kept_for_a_large_one(grows_by: str) -> None:
+    """The server would keep them until it has gathered statistics, and read the whole board for every claim."""
+    from tests.postgres.server import server_for_test
+
+    with board_of(server_for_test()) as url, TaskBoard.open(url, worker=ANN) as board, TaskBoard.open(url) as other:
+        board.add_many([{"description": "small"}] * 20)
+        for _ in range(10):
+            done = board.claim(ANN)
+            assert done is not None
+            done.complete()
+        before = server_process(board)
+        assert server_process(board) == before
+        (board if grows_by == "itself" else other).add_many([{"description": "large"}] * 2_000)
+        assert board.claim(ANN) is not None
+        assert server_process(board) != before
+
+
+def server_process(board: TaskBoard) -> int:
+    links = board._store.links  # type: ignore[attr-defined]
+    link = links.take()
+    links.give(link)
+    return int(link.pid)
+
+
 @pytest.mark.parametrize("statement", [q.DUE_NOW, q.DUE[True]], ids=["first trip", "later"])
 def test_leases_that_have_run_out_are_found_by_their_index(plans: Plans, statement: str) -> None:
     plans.check(statement, "task_lease", bound="lease_expires_at")

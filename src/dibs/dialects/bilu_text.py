@@ -332,7 +332,8 @@ class TaskFile:
         stay = [value for value in kept if value in values]
         if not values or values[: len(stay)] != stay or any(len(its) > 1 for _, its in held):
             made = [bare(self._lines[kept[v]]) if v in kept else self._written(name, [v], titles)[0] for v in values]
-            return self._spliced(held[0][0], held[-1][0] + 1, made or self._written(name, [], titles))
+            made = made or self._written(name, [], titles)
+            return self._spliced(held[0][0], held[-1][0] + 1, self._annotated(name, values, made))
         # Only additions and removals: lines that stay are not moved, and keep what stands between them.
         last = max((kept[value] for value in stay), default=held[-1][0])
         added = self._written(name, values[len(stay) :], titles) if values[len(stay) :] else []
@@ -342,6 +343,19 @@ class TaskFile:
         open_end = not lines[-1].endswith("\n")
         lines = [line for i, line in enumerate(lines) if i not in gone]
         return [*lines[:-1], bare(lines[-1])] if open_end else lines
+
+    def _annotated(self, name: str, values: list[str], made: list[str]) -> list[str]:
+        """These items with what stands between the present ones: a note below its item, or at the end if that goes."""
+        notes: dict[str, list[str]] = {}
+        held = self._items[name]
+        for number, (i, its) in enumerate(held[:-1], 1):
+            end = held[number][0]
+            below = next((value for value in reversed(its) if value in values), "")
+            notes.setdefault(below, []).extend(bare(line) for line in self._lines[i + 1 : end] if line.strip(BLANK))
+        found = []
+        for line, value in zip(made, values or [""] * len(made), strict=True):
+            found += [line, *(notes.pop(value, []) if value else [])]
+        return [*found, *(line for rest in notes.values() for line in rest)]
 
     def _written(self, name: str, values: list[str], titles: Mapping[str, str]) -> list[str]:
         """Lines for these items in the manner of the file."""

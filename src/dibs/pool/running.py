@@ -306,17 +306,22 @@ class TeamRun(Run):
         if self.lead is not None and not self.lead.run:
             self.start(self.lead, lambda: self._lead_prompt)
         ended: list[Agent] = []
+        was_silent = False
         while True:
             ended += self.collect()
+            over = None
             try:
-                async with asyncio.timeout(AWAY):
+                async with asyncio.timeout(min(AWAY, FAREWELL) if was_silent else AWAY):
                     over = await self._turn(ended)
-                self._away_since = None
+                self._away_since, was_silent = None, False
             except DibsError as error:
-                over = None
+                was_silent = False
                 self.bear(error)
             except TimeoutError:
-                raise Busy(f"the board has not answered for {AWAY:g} s", hint="is its server frozen?") from None
+                # It may be that not the board stood still, but we: after a Ctrl-Z. So it is asked once more.
+                if was_silent:
+                    raise Busy(f"the board has not answered for {AWAY:g} s", hint="is its server frozen?") from None
+                was_silent = True
             if over is not None:
                 return over
             await self.pause(PULSE)

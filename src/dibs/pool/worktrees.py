@@ -128,7 +128,8 @@ class Worktrees:
         for name, (tree, branch) in self._made.items():
             try:
                 same = git(tree, "rev-parse", "HEAD") == self._base == git(tree, "rev-parse", branch)
-                if same and not git(tree, "status", "--porcelain", "--ignored"):
+                # All of them, whatever the user's configuration shows, and git itself would look at.
+                if same and not git(tree, "status", "--porcelain", "--ignored", "--untracked-files=all"):
                     git(self._workspace, "worktree", "remove", tree)
                     git(self._workspace, "branch", "--quiet", "-d", branch)
                     continue

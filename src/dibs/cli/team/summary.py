@@ -175,8 +175,8 @@ def _branches(outcome: Outcome, width: int, color: bool) -> list[str]:
             beside = int(git(outcome.workspace, "rev-list", "--count", head, "--not", "HEAD", branch))
             if beside:  # it has left its branch
                 steps.append((f"git merge {head[:12]}", f"{number(beside, 'commit')} beside {safe(branch)}"))
-            if git(tree, "status", "--porcelain"):
-                loose.append((f"git -C {quoted(_short(tree))} status", safe(result.agent)))
+            if git(tree, "status", "--porcelain", "--untracked-files=all"):
+                loose.append((f"git -C {quoted(_short(tree))} status -uall", safe(result.agent)))
         except (GitError, OSError, ValueError):
             loose.append(("git worktree list", f"{safe(result.agent)}: its branch {safe(branch)} could not be read"))
     found = []

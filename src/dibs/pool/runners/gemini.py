@@ -24,13 +24,13 @@ services/environmentSanitization.ts; and tried with 0.61.0 against a server of o
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import Any
 
 from dibs.errors import Invalid
 from dibs.places import find_place
 from dibs.pool.runners.base import Launch, Order
 from dibs.pool.runners.presets import GIT, Preset, hooks, json_file, private_file, server
-from dibs.pool.worktrees import GitError, git
 from dibs.setup.commands import server_argv
 from dibs.setup.jsonc import parse
 
@@ -103,8 +103,11 @@ def committer(workspace: str) -> dict[str, str]:
     try:
         count = range(int(env.get("GIT_CONFIG_COUNT") or 0))
         given = [(env[f"GIT_CONFIG_KEY_{number}"], env[f"GIT_CONFIG_VALUE_{number}"]) for number in count]
-        name, _, rest = git(workspace, "var", "GIT_AUTHOR_IDENT").partition(" <")
-    except (GitError, OSError, ValueError, KeyError):
+        said = subprocess.check_output(
+            ["git", "var", "GIT_AUTHOR_IDENT"], cwd=workspace, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        name, _, rest = os.fsdecode(said).partition(" <")
+    except (subprocess.CalledProcessError, OSError, ValueError, KeyError):
         return {}  # git knows nobody, or is not there: the agent will be told
     # What the user's environment says comes later, and wins.
     pairs = [("user.name", name), ("user.email", rest.partition(">")[0]), *given]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dibs.stores.postgres.links import Link, Row
     from dibs.stores.postgres.store import PostgresStore
 
+_TOKEN = TASK.split(", ").index("token")
 _NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
 
 # $1 board, $2 the tests' time, $3 how many, $4 sequence, $5 gate, $6 name, $7 holder, $8 lease, $9 stamp, $10 kind,
@@ -208,6 +209,8 @@ class PostgresQuick:
             raise
         if rows:
             store.tell(link)
+            if (token := rows[0][_TOKEN]) is not None:
+                link.saw(token)
         store.links.give(link)
         return rows
 

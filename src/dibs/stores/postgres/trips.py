@@ -115,6 +115,8 @@ class Trips:
                 previous = newest.get(event.task_id) or None
                 newest[event.task_id] = event.seq
             events.append((board, *event_row(event, previous, None)[:-1]))
+        if self._events:
+            self._link.saw(self._events[-1].seq)
         self._events = []
         fresh = [(board, *insert_row(task, newest[task.id]), self._born.pop(task.seq, 0)) for task in self._new]
         ready = [task for task in (*self._new, *self._dirty.values()) if task.is_ready]
