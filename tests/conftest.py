@@ -49,12 +49,17 @@ SAMPLED = {
 }
 """Files with many variants of a few tests, each of which starts several processes: one in so many is part of every run,
 the others are for `make test-long`."""
+SLOW_DIALECTS = ("bilu", "workitems", "workflow")
+"""Half of the contract is tried on these in every run: they differ in files, of which tests/dialects knows more."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        often = SAMPLED.get(item.nodeid.partition("::")[0], 1)
+        file, _, name = item.nodeid.partition("::")
+        often = SAMPLED.get(file, 1)
+        if file.startswith("tests/contract/") and any(word in name for word in SLOW_DIALECTS):
+            often = 4 if file.endswith("/test_input.py") else 2  # what is no input is refused before any file is read
         if often > 1 and zlib.crc32(item.nodeid.encode()) % often:
             item.add_marker(pytest.mark.slow)
 

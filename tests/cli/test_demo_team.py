@@ -152,7 +152,7 @@ def test_on_a_terminal_it_ends_with_a_summary_that_says_where_to_look(tmp_path: 
     lines = [line for line in plain.splitlines() if not line.startswith("  ")]  # commands are as long as they are
     assert max(map(len, lines)) < 80
     _, _, look = plain.partition("Look around:\n")
-    commands = [line.strip().partition("   ")[0] for line in look.splitlines()[:5] if line.startswith("  ")]
+    commands = [line.strip() for line in look.splitlines()[:5] if line.startswith("  ")]  # whole lines, as pasted
     script = "\n".join(["set -e", *commands])
     done = subprocess.run(["sh", "-c", script], env=surroundings(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

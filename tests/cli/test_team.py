@@ -191,6 +191,12 @@ def test_tasks_come_from_a_file(place: Place) -> None:
     assert code == 0
     assert "claimed a: one" in out
     assert len(place.statuses()) == 2
+    code, _, err = place.run("--agents", "1", "--tasks", "tasks.jsonl")
+    assert code == 1
+    assert (
+        "task a is already on the board; nothing was added\n  to go on with what is on the board, leave --tasks out"
+        in err
+    )
 
 
 def test_tasks_come_from_a_pipe_or_stdin_which_can_be_read_only_once(place: Place) -> None:

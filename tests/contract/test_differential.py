@@ -196,6 +196,10 @@ def test_a_store_answers_as_memory_does(kind: type[Home], sequence: list[Call]) 
                 if verb == "jump" and not kind.minds_the_clock:
                     continue
                 one, two = (side.ask(verb, args, options) for side in sides)
+                if verb == "advance" and kind.name == "postgres":
+                    # Its short claim leaves locks that have run out, and hinder nobody, to whoever sweeps next.
+                    for side in sides:
+                        side.board.recover()
                 assert one == two, f"{verb}{args}{options}"
                 if verb not in ("advance", "jump"):
                     assert sides[0].everything() == sides[1].everything(), f"after {verb}{args}{options}"

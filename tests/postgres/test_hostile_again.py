@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -12,7 +14,7 @@ import pytest
 from dibs import Busy, TaskBoard, Worker
 from dibs.cli.audit import disagreements
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.links import Link
+from dibs.stores.postgres.links import Link, Links
 from tests.postgres.server import Server
 
 
@@ -139,3 +141,26 @@ def test_behind_a_pooler_nothing_is_prepared(url: str, monkeypatch: pytest.Monke
         names = [link.connection._prepared._names for link in board.store.links._idle]  # type: ignore[attr-defined]
         assert names
         assert not any(names)
+
+
+def test_a_refusal_is_told_also_where_the_driver_cannot_leave_its_pipeline(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's answer to the Sync may come later than its refusal."""
+
+    @contextmanager
+    def stumbling(self: psycopg.Connection[Any]) -> Iterator[None]:
+        try:
+            yield
+            raise psycopg.errors.InsufficientPrivilege("permission denied for schema dibs")
+        except psycopg.Error:
+            raise psycopg.OperationalError("cannot exit pipeline mode while busy")  # noqa: B904
+
+    links = Links(server.url(), "it")
+    link = links.take()
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Connection, "pipeline", stumbling)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            link.trip([("SELECT 1", ())])
+    assert link.connection.closed
+    links.drop(link)

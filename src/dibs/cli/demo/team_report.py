@@ -196,8 +196,8 @@ def _commands(show: TeamShow, call: str, width: int) -> list[str]:
     if show.accident is not None:
         found.insert(0, (f"{call} log --task {show.accident.task.id}", "the task that changed hands"))
     room = max(len(command) for command, _ in found)
-    beside = room + 4 + max(len(what) for _, what in found) <= width
-    return [f"  {pad(command, room)}  {what}" if beside else f"  {command}" for command, what in found]
+    beside = room + 6 + max(len(what) for _, what in found) <= width
+    return [f"  {pad(command, room)}  # {what}" if beside else f"  {command}" for command, what in found]
 
 
 def _worker(show: TeamShow, found: Judgement, agent: AgentResult, width: int, color: bool) -> str:

@@ -21,7 +21,7 @@ from dibs.cli.render import number, one_line, quoted, safe
 from dibs.cli.team.output import Output
 from dibs.cli.team.scene import Watcher
 from dibs.cli.team.summary import STOPPED, Outcome, failed_tasks, gather, report
-from dibs.errors import DibsError, NoBoard
+from dibs.errors import DibsError, Duplicate, NoBoard
 from dibs.model import IN_PROGRESS, OPEN
 
 TYPE_CHECKING = False
@@ -252,7 +252,11 @@ class Show:
         if self._tasks is not None:
             from dibs.cli.taskfile import add_entries
 
-            add_entries(pool.board, *self._tasks, self._ctx.worker)
+            try:
+                add_entries(pool.board, *self._tasks, self._ctx.worker)
+            except Duplicate as error:
+                error.hint = "to go on with what is on the board, leave --tasks out"
+                raise
 
     def _ended(self, run: asyncio.Task[Results]) -> Outcome:
         if run.cancelled():

@@ -112,8 +112,16 @@ class Link:
             return [_rows(self._cursor.execute(*statements[0]))]
         self._trips += 1
         self.connection._pipeline = _Pipeline(self.connection)
-        with self.connection.pipeline():
-            cursors = [execute(sql, values) for sql, values in statements]
+        try:
+            with self.connection.pipeline():
+                cursors = [execute(sql, values) for sql, values in statements]
+        except psycopg.OperationalError as error:
+            # A refusal may come before the answer to the Sync, and then the driver cannot leave its pipeline. What
+            # matters is the refusal; the connection is of no use any more.
+            if isinstance(cause := error.__context__, psycopg.Error) and not is_lost(cause):
+                _close(self.connection)
+                raise cause from None
+            raise
         return [_rows(cursor) for cursor in cursors]
 
     def saw(self, number: int) -> None:
