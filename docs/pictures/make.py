@@ -168,7 +168,7 @@ def demo(folder: Path, environ: dict[str, str]) -> Pictures:
     screen = Screen(COLUMNS, TABLE)
     screen.feed(typed("dibs demo"))
     chosen, most = None, 0
-    for piece in re.split(r"(?<=\x1b\[H)", output):  # the cursor goes home after each frame of the table
+    for piece in re.split(rf"(?<=\x1b\[{TABLE};1H)", output):  # where the cursor waits after each frame of the table
         screen.feed(piece)
         if (score := story(screen.text)) and score >= most:
             chosen, most = copy.deepcopy(screen), score
