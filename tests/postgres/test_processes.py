@@ -94,7 +94,7 @@ def killed_at_random(url: str, crew: Crew, seconds: float, size: int) -> None:
     seed = new_seed()
     with TaskBoard.open(url, worker="maker") as board:
         board.add_many([{"description": f"task {n}", "paths": [f"lib/{n % 20}.py"]} for n in range(300)])
-    said = crew.start("killing", url, seed, seconds, size, before=AS_ACTOR).lines(timeout=seconds + 60)
+    said = crew.start("killing", url, seed, seconds, size, before=AS_ACTOR).lines(timeout=seconds + PATIENCE)
     assert said.pop() == "over"
     workers = [tell_apart(line) for line in said]
     assert all(fate == "killed" for fate, _, _ in workers), [name for fate, name, _ in workers if fate != "killed"]
@@ -118,8 +118,8 @@ def killed_at_random(url: str, crew: Crew, seconds: float, size: int) -> None:
         f"0 of {calls:,} acknowledged calls lost, 0 events without a call, in {len(workers):,} kills "
         f"({unknown:,} of them in a call whose outcome the caller never learnt); seed {seed}"
     )
-    assert len(workers) > seconds * 2
-    assert calls > len(workers)
+    assert len(workers) > seconds * 4
+    assert calls > len(workers) - size
 
 
 def test_sigkill_loses_nothing_that_was_acknowledged(url: str, crew: Crew) -> None:

@@ -12,6 +12,8 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from dibs import DibsError, TaskBoard
@@ -220,12 +222,14 @@ def killing(url: str, seed: str, seconds: str, size: str) -> None:
 
     The workers are forked from this process, which never opens the board: that is quicker than starting interpreters,
     so more of them die. Half of them are durable, so that some die in a sync; half not, so that some die in SQLite.
+    On a machine that is busy with something else the kills wait for the work, so that there is some to lose: it goes on
+    until the seconds are over, four have died for each of them, and more was acknowledged than died.
     """
     rng = random.Random(int(seed))
-    living: dict[int, tuple[str, int]] = {}
-    born = 0
+    living: dict[int, Victim] = {}
+    born = killed = calls = 0
     end = time.monotonic() + float(seconds)
-    while time.monotonic() < end:
+    while time.monotonic() < end or killed <= float(seconds) * 4 or calls <= killed:
         while len(living) < int(size):
             name, durability, own = f"w{born}", ("full", "normal")[born % 2], rng.randrange(2**32)
             born += 1
@@ -235,8 +239,11 @@ def killing(url: str, seed: str, seconds: str, size: str) -> None:
                 with_no_way_back(toil, url, durability, name, own, sink)
             os.close(sink)
             os.set_blocking(source, False)
-            living[pid] = (name, source)
+            living[pid] = Victim(pid, name, source)
         time.sleep(rng.expovariate(1 / 0.012))
+        calls += sum(worker.listen() for worker in living.values())
+        if calls < killed:
+            continue
         victim = rng.choice(sorted(living))
         if rng.random() < 0.2:
             os.kill(victim, signal.SIGSTOP)
@@ -244,21 +251,37 @@ def killing(url: str, seed: str, seconds: str, size: str) -> None:
             if rng.random() < 0.5:
                 os.kill(victim, signal.SIGCONT)
                 continue
-        kill(victim, *living.pop(victim))
-    for pid, (name, source) in living.items():
-        kill(pid, name, source)
+        calls += living.pop(victim).kill()
+        killed += 1
+    for worker in living.values():
+        worker.kill()
     say("over")
 
 
-def kill(pid: int, name: str, source: int) -> None:
-    os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    heard = b""
-    while data := os.read(source, 1 << 16):
-        heard += data
-    os.close(source)
-    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    say(f"{'killed' if killed else 'failed'} {name} [{','.join(heard.decode().split())}]")
+@dataclass
+class Victim:
+    """A forked worker and what it has acknowledged; both calls say how much that is since the last one."""
+
+    pid: int
+    name: str
+    source: int
+    heard: bytes = b""
+
+    def listen(self) -> int:
+        before = len(self.heard)
+        with suppress(BlockingIOError):
+            while data := os.read(self.source, 1 << 16):
+                self.heard += data
+        return self.heard.count(b"\n", before)
+
+    def kill(self) -> int:
+        os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        more = self.listen()
+        os.close(self.source)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        say(f"{'killed' if killed else 'failed'} {self.name} [{','.join(self.heard.decode().split())}]")
+        return more
 
 
 def with_no_way_back(work: Callable[..., Any], *args: object) -> None:

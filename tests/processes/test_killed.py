@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from dibs import Event, TaskBoard
-from tests.processes.harness import Crew, assert_whole, new_seed
+from tests.processes.harness import PATIENCE, Crew, assert_whole, new_seed
 
 RENEWALS = ("renewed_activity", "renewed_locks")
 
@@ -41,11 +41,11 @@ def assert_acknowledged(name: str, calls: list[list[list[object]]], events: Iter
     return int(bool(unknown))
 
 
-def killed_at_random(url: str, crew: Crew, seconds: float, size: int) -> None:
+def killed_at_random(url: str, crew: Crew, seconds: float, size: int, reopens: float = PATIENCE) -> None:
     seed = new_seed()
     with TaskBoard.open(url, worker="maker") as board:
         board.add_many([{"description": f"task {n}", "paths": [f"lib/{n % 20}.py"]} for n in range(300)])
-    said = crew.start("killing", url, seed, seconds, size).lines(timeout=seconds + 60)
+    said = crew.start("killing", url, seed, seconds, size).lines(timeout=seconds + PATIENCE)
     assert said.pop() == "over"
     workers = [tell_apart(line) for line in said]
     assert all(fate == "killed" for fate, _, _ in workers), [name for fate, name, _ in workers if fate != "killed"]
@@ -54,7 +54,7 @@ def killed_at_random(url: str, crew: Crew, seconds: float, size: int) -> None:
     board = TaskBoard.open(url)
     board.counts()
     reopening = time.monotonic() - started
-    assert reopening < 1.0, f"reopening took {reopening:.2f} s"
+    assert reopening < reopens, f"reopening took {reopening:.2f} s"
 
     by_worker: dict[str, list[Event]] = {}
     tokens = []
@@ -80,7 +80,7 @@ def killed_at_random(url: str, crew: Crew, seconds: float, size: int) -> None:
         f"({unknown:,} of them in a call whose outcome the caller never learnt); seed {seed}"
     )
     assert len(workers) > seconds * 4
-    assert calls > len(workers)
+    assert calls > len(workers) - size
 
 
 def test_sigkill_loses_nothing_that_was_acknowledged(url: str, crew: Crew) -> None:
@@ -89,7 +89,7 @@ def test_sigkill_loses_nothing_that_was_acknowledged(url: str, crew: Crew) -> No
 
 @pytest.mark.slow
 def test_sigkill_loses_nothing_in_five_minutes(url: str, crew: Crew, capsys: pytest.CaptureFixture[str]) -> None:
-    killed_at_random(url, crew, 300, 8)
+    killed_at_random(url, crew, 300, 8, reopens=1.0)
     with capsys.disabled():
         print(f"\n  {capsys.readouterr().out.strip()}")
 
