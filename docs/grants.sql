@@ -26,7 +26,6 @@ GRANT SELECT, INSERT, UPDATE ON dibs.task, dibs.front, dibs.reader TO :"worker";
 GRANT SELECT, INSERT ON dibs.event, dibs.message TO :"worker";
 GRANT SELECT, INSERT, DELETE ON dibs.dependency, dibs.request TO :"worker";
 GRANT SELECT, INSERT, UPDATE, DELETE ON dibs.lock TO :"worker";
-GRANT EXECUTE ON FUNCTION dibs.gate(regclass, bigint), dibs.draw(regclass, bigint) TO :"worker";
 
 -- Each board has two sequences: those that are there, and those of boards that this owner makes later.
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA dibs TO :"worker";

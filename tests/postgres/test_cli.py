@@ -21,7 +21,7 @@ from tests.postgres.server import Server
 from tests.structure.test_imports import modules_of
 
 SECRET = "open-sesame"
-SOON = 12.0
+SOON = 18.0
 """Seconds in which every error is told."""
 
 

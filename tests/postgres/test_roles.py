@@ -106,7 +106,7 @@ def test_the_script_fails_as_a_whole(server: Server, database: Database) -> None
     assert run_psql(server, "-v", "worker=nobody_of_that_name", "-f", str(GRANTS), database.url).returncode == 3
     url = database.role("SELECT 1")
     name = unquote(url.partition("//")[2].partition("@")[0])
-    server.execute("DROP FUNCTION dibs.gate(regclass, bigint) CASCADE", database.name)  # half the way down
+    server.execute("DROP TABLE dibs.lock CASCADE", database.name)  # half the way down
     done = run_psql(server, "-v", f"worker={name}", "-f", str(GRANTS), database.url)
     assert done.returncode == 3
     with psycopg.connect(url) as connection:

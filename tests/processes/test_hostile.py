@@ -57,7 +57,7 @@ def test_a_named_task_whose_paths_a_dead_process_holds_is_granted_at_once(url: s
         assert [lock.holder.name for lock in board.locks()] == ["mayfly"]
         started = time.monotonic()
         task = board.claim("alive", "wanted")
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
         assert task is not None
         assert task.assigned_to == "alive"
     assert_whole(url).close()

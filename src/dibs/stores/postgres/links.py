@@ -59,6 +59,8 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 _LEARNING = 24
 """Trips after which a statement alone is sent alone. Before, it may be the one that the server is asked to prepare, and
 only in a pipeline does that take no trip of its own."""
+_CURSORS = 16
+"""Statements whose cursors are kept; each keeps its last answer with it."""
 _GROWTH = 8
 """Times that a board may grow before its plans are made anew."""
 _IDLE = psycopg.pq.TransactionStatus.IDLE
@@ -89,7 +91,7 @@ class _Pipeline(psycopg.Pipeline):
 class Link:
     """One connection."""
 
-    __slots__ = ("_cursor", "_first", "_last", "_trips", "connection", "owner", "pid")
+    __slots__ = ("_cursors", "_first", "_last", "_trips", "connection", "owner", "pid")
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self.connection = connection
@@ -101,7 +103,8 @@ class Link:
             # would come to server connections that know another client's under our number, and run that.
             connection.prepare_threshold = None
         self.owner = os.getpid()
-        self._cursor = connection.cursor()
+        # A cursor that is given the same statement again still knows how its values and columns are written and read.
+        self._cursors: dict[str, psycopg.Cursor[Row]] = {}
         self._trips = 0
         self._first = self._last = 0
 
@@ -109,7 +112,12 @@ class Link:
         """Run statements, one after the other, in one trip; the rows of each."""
         execute = self.connection.execute
         if len(statements) == 1 and self._trips > _LEARNING:
-            return [_rows(self._cursor.execute(*statements[0]))]
+            sql, values = statements[0]
+            if (cursor := self._cursors.get(sql)) is None:
+                if len(self._cursors) >= _CURSORS:
+                    self._cursors.clear()
+                cursor = self._cursors[sql] = self.connection.cursor()
+            return [_rows(cursor.execute(sql, values))]
         self._trips += 1
         self.connection._pipeline = _Pipeline(self.connection)
         try:

@@ -39,56 +39,64 @@ if TYPE_CHECKING:
 _TOKEN = TASK.split(", ").index("token")
 _NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
 
-# $1 board, $2 the tests' time, $3 how many, $4 sequence, $5 gate, $6 name, $7 holder, $8 lease, $9 stamp, $10 kind,
-# $11 to $13 the event's data around what the database knows. What stands for @ is the limit: a number for the claim of
-# one task, because the server takes a parameter there for a tenth of all tasks. On a large board it would think poorly
-# of the plan that it could keep, and make another for every claim, at the price of a claim.
-_CLAIM = f"""
-WITH clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT}),
-late AS MATERIALIZED (
-    SELECT 1 FROM dibs.task
-    WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= (SELECT now FROM clock)
-    ORDER BY lease_expires_at LIMIT 1),
-picked AS MATERIALIZED (
+# $1 board, $2 the tests' time, $3 sequence, $4 gate, $5 name, $6 holder, $7 lease, $8 stamp, $9 kind, $10 to $12 the
+# event's data around what the database knows; for many $13 how many. The claim of one is a statement of its own: half
+# of what the server does for it is to set the statement up, so there is nothing in it that only many need. Nor would a
+# limit that is a parameter do: the server takes that for a tenth of all tasks, thinks poorly of the plan that it could
+# keep on a large board, and makes another for every claim, at the price of a claim.
+_CLOCK = f"clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT})"
+_PICKED = f"""picked AS MATERIALIZED (
     SELECT found.*, front.low FROM dibs.front CROSS JOIN LATERAL (
         SELECT seq, rank, last_event, paths, assigned_to FROM dibs.task
         WHERE board = $1 AND {q.IS_READY} AND {q.LANES["open"]} AND rank = front.rank AND seq + 0 >= front.low
         ORDER BY seq + 0 LIMIT @ FOR NO KEY UPDATE SKIP LOCKED) found
-    WHERE front.board = $1 AND front.lane = 'open' AND NOT EXISTS (SELECT FROM late)
-    ORDER BY front.rank LIMIT @),
-common AS MATERIALIZED (SELECT count(*) = $3 AND bool_and(paths IS NULL AND assigned_to IS NULL) AS yes FROM picked),
-gated AS MATERIALIZED (SELECT dibs.gate($4::regclass, $5) FROM common WHERE yes),
-numbered AS MATERIALIZED (
-    SELECT picked.seq AS at, picked.low, picked.last_event AS previous, nextval($4::regclass) AS number, clock.now
-    FROM gated, (SELECT seq, low, last_event FROM picked ORDER BY rank, seq) picked, clock),
-claimed AS (
-    UPDATE dibs.task SET status = 'in_progress', assigned_to = $6, holder = $7, token = numbered.number,
-        claimed_at = numbered.now, lease = $8, lease_expires_at = numbered.now + $8, completed_at = NULL,
-        attempts = attempts + 1, last_event = numbered.number, stamp = $9
+    WHERE front.board = $1 AND front.lane = 'open' AND NOT EXISTS (
+        SELECT FROM dibs.task
+        WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= (SELECT now FROM clock))
+    ORDER BY front.rank LIMIT @)"""
+_CLAIMED = f"""claimed AS (
+    UPDATE dibs.task SET status = 'in_progress', assigned_to = $5, holder = $6, token = numbered.number,
+        claimed_at = numbered.now, lease = $7, lease_expires_at = numbered.now + $7, completed_at = NULL,
+        attempts = attempts + 1, last_event = numbered.number, stamp = $8
     FROM numbered WHERE board = $1 AND seq = numbered.at
     RETURNING {TASK}, numbered.low, numbered.previous),
 logged AS (
     INSERT INTO dibs.event (board, seq, time, worker, worker_type, action, task_id, data, previous)
-    SELECT $1, token, claimed_at, $6, $10, 'claimed_activity', id,
-        $11::text || token || $12::text || claimed_at || $13::text || lease_expires_at
+    SELECT $1, token, claimed_at, $5, $9, 'claimed_activity', id,
+        $10::text || token || $11::text || claimed_at || $12::text || lease_expires_at
             || ',"completed_at":null,"attempts":' || attempts || '}}}}', nullif(previous, 0)
-    FROM claimed)
-SELECT {TASK}, low, CASE WHEN NOT yes THEN (SELECT paths FROM picked ORDER BY rank, seq LIMIT 1) END
+    FROM claimed)"""
+_ANSWER = ", ".join("claimed." + column for column in (*TASK.split(", "), "low"))
+
+CLAIM = f"""
+WITH {_CLOCK}, {_PICKED.replace("@", "1")},
+numbered AS MATERIALIZED (
+    SELECT seq AS at, low, last_event AS previous, {q.drawn("$3", "$4")} AS number, now
+    FROM picked, clock WHERE paths IS NULL AND assigned_to IS NULL),
+{_CLAIMED}
+SELECT {_ANSWER}, picked.paths FROM picked LEFT JOIN claimed ON true
+"""
+CLAIM_MANY = f"""
+WITH {_CLOCK}, {_PICKED.replace("@", "$13")},
+common AS MATERIALIZED (SELECT count(*) = $13 AND bool_and(paths IS NULL AND assigned_to IS NULL) AS yes FROM picked),
+gated AS MATERIALIZED (SELECT {q.gate("$3", "$4")} FROM common WHERE yes),
+numbered AS MATERIALIZED (
+    SELECT seq AS at, low, last_event AS previous, nextval($3::regclass) AS number, now
+    FROM gated, (SELECT seq, low, last_event FROM picked ORDER BY rank, seq) picked, clock),
+{_CLAIMED}
+SELECT {_ANSWER}, CASE WHEN NOT yes THEN (SELECT paths FROM picked ORDER BY rank, seq LIMIT 1) END
 FROM common LEFT JOIN claimed ON true
 """
-
-CLAIM = _CLAIM.replace("@", "1")
-CLAIM_MANY = _CLAIM.replace("@", "$3")
 
 # $1 board, $2 the tests' time, $3 id, $4 token, $5 sequence, $6 gate, $7 name or null, $8 kind or null, $9 result,
 # $10 the result as JSON.
 COMPLETE = f"""
-WITH clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT}),
+WITH {_CLOCK},
 found AS MATERIALIZED (
     SELECT seq, last_event, token, status, lease_expires_at, paths, review, dependants, holder, assigned_to
     FROM dibs.task WHERE board = $1 AND id = $3 FOR NO KEY UPDATE),
 numbered AS MATERIALIZED (
-    SELECT found.seq AS at, found.last_event AS previous, dibs.draw($5::regclass, $6) AS number, clock.now
+    SELECT found.seq AS at, found.last_event AS previous, {q.drawn("$5", "$6")} AS number, clock.now
     FROM found, clock
     WHERE found.token = $4 AND found.status = 'in_progress' AND found.lease_expires_at > clock.now
         AND found.paths IS NULL AND found.review = 0 AND found.dependants = 0 AND found.holder IS NOT NULL
@@ -149,9 +157,9 @@ class PostgresQuick:
         stamp = self._stamp()
         clock = store.clock
         values = (
-            store.board, clock.wall() if clock else None, n, *store.numbers, who.name, who.text, lease, stamp, who.kind,
+            store.board, clock.wall() if clock else None, *store.numbers, who.name, who.text, lease, stamp, who.kind,
             '{"set":{"status":"in_progress","assigned_to":' + dumps(who.name) + ',"holder":' + who.text + ',"token":',
-            ',"claimed_at":', f',"lease":{dumps(lease)},"lease_expires_at":',
+            ',"claimed_at":', f',"lease":{dumps(lease)},"lease_expires_at":', *((n,) if n > 1 else ()),
         )  # fmt: skip
         link = store.links.take()
         try:
@@ -165,11 +173,9 @@ class PostgresQuick:
                 return None  # it may be over for the long way, too; that says so
             store.lost(link, error)
             rows = self._look_for(who, stamp, link, error)
-        if not rows:
-            return None
-        if rows[0][0] is None:
+        if not rows or rows[0][0] is None:
             self._misses += 1
-            store.expected_paths = tuple(rows[0][-1].split("\n")) if rows[0][-1] else ()
+            store.expected_paths = tuple(rows[0][-1].split("\n")) if rows and rows[0][-1] else ()
             return None
         self._misses, store.expected_paths = 0, ()
         rows.sort(key=lambda row: (row[7], row[0]))

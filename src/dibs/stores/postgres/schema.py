@@ -23,9 +23,6 @@ and nothing is gathered about `board`, which is then taken to be neither rare no
 The changelog is append-only for everybody: a trigger refuses changes, and workers need no right but INSERT
 (docs/many-machines.md has the grants).
 
-`draw` takes a number for an event: first a shared lock which tells readers that a number above the sequence's present
-one is on its way (see `settling`), then the number. `front_gate` is what those who make tasks ready share.
-
 A crash leaves no half-made schema or board: each migration is one transaction.
 """
 
@@ -167,17 +164,6 @@ CREATE TABLE dibs.request (
     PRIMARY KEY (board, key)
 );
 CREATE INDEX request_time ON dibs.request (board, time);
-
-CREATE FUNCTION dibs.gate(numbers regclass, gate bigint) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared(gate | coalesce(pg_sequence_last_value(numbers), 0));
-END $$;
-
-CREATE FUNCTION dibs.draw(numbers regclass, gate bigint) RETURNS bigint LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared(gate | coalesce(pg_sequence_last_value(numbers), 0));
-    RETURN nextval(numbers);
-END $$;
 """,
 )
 """Each is run in one transaction; `dibs.version` then holds how many there have been."""

@@ -37,8 +37,19 @@ NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 FATE = "SELECT pg_xact_status($1::xid8)"
 HAS_EVENT = "SELECT 1 FROM dibs.event WHERE board = $1 AND seq = $2 AND worker = $3 AND action = $4"
 
+
+def gate(sequence: str, gate: str) -> str:
+    """Tell readers that a number above the sequence's present one is on its way (see docs/design.md, "settled")."""
+    return f"pg_advisory_xact_lock_shared({gate} | coalesce(pg_sequence_last_value({sequence}::regclass), 0))"
+
+
+def drawn(sequence: str, number_gate: str) -> str:
+    """The number of an event: first the gate, then the number. The answer of a gate is void, which is not null."""
+    return f"CASE WHEN {gate(sequence, number_gate)} IS NOT NULL THEN nextval({sequence}::regclass) END"
+
+
 # Numbers. The second is for many at once: one lock tells readers of them all.
-DRAW = "SELECT dibs.draw($1::regclass, $2)"
+DRAW = f"SELECT {drawn('$1', '$2')}"
 DRAW_MORE = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
 # How far the changelog is settled: the sequence first, then who may still be writing below it.
 LAST_NUMBER = "SELECT coalesce(pg_sequence_last_value($1::regclass), 0)"
@@ -75,15 +86,12 @@ _NEAR = """dibs.lock WHERE board = $1
         WHERE prefix COLLATE "C" >= low COLLATE "C" AND prefix COLLATE "C" < high COLLATE "C"))
 """
 TRY_PATHS_IF_FREE = f"{_TRY} WHERE NOT EXISTS (SELECT FROM {_NEAR.format(*range(4, 10))})"
-DRAW_IF_FREE = f"SELECT dibs.draw($8::regclass, $9) WHERE NOT EXISTS (SELECT FROM {_NEAR.format(*range(2, 8))})"
+DRAW_IF_FREE = f"SELECT {drawn('$8', '$9')} WHERE NOT EXISTS (SELECT FROM {_NEAR.format(*range(2, 8))})"
 
 
 def _numbered(select: str, number: str) -> str:
     """A locking select as (row, number): the number is drawn once the row is locked."""
     return f"WITH found AS MATERIALIZED ({select} FOR NO KEY UPDATE) SELECT found.*, {number} FROM found"
-
-
-_DRAWN = "dibs.draw({0}::regclass, {1})"
 
 
 def _both(select: str) -> dict[bool, str]:
@@ -92,9 +100,9 @@ def _both(select: str) -> dict[bool, str]:
 
 # Tasks: one by id; one by number and id; many by id.
 _BY_ID = f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = $2"
-TASK_BY_ID = {True: _numbered(_BY_ID, _DRAWN.format("$3", "$4")), False: f"SELECT found.*, NULL FROM ({_BY_ID}) found"}
+TASK_BY_ID = {True: _numbered(_BY_ID, drawn("$3", "$4")), False: f"SELECT found.*, NULL FROM ({_BY_ID}) found"}
 _AGAIN = f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND seq = $2 AND id = $3"
-TASK_AGAIN = {True: _numbered(_AGAIN, _DRAWN.format("$4", "$5")), False: f"SELECT found.*, NULL FROM ({_AGAIN}) found"}
+TASK_AGAIN = {True: _numbered(_AGAIN, drawn("$4", "$5")), False: f"SELECT found.*, NULL FROM ({_AGAIN}) found"}
 NEEDS_OF_ID = f"""
 SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = ANY(string_to_array(
     (SELECT depends_on FROM dibs.task WHERE board = $1 AND id = $2), chr(10))) ORDER BY seq FOR NO KEY UPDATE
@@ -134,7 +142,7 @@ def ready(lane: str, only_any: bool, locking: str) -> str:
     WITH free AS MATERIALIZED ({free}),
     left_over AS MATERIALIZED ({found("FOR NO KEY UPDATE", "AND NOT EXISTS (SELECT FROM free)")}),
     found AS MATERIALIZED (SELECT * FROM free {rest}),
-    gated AS MATERIALIZED (SELECT dibs.gate($6::regclass, $7) FROM found WHERE paths IS NULL AND $8::bool LIMIT 1)
+    gated AS MATERIALIZED (SELECT {gate("$6", "$7")} FROM found WHERE paths IS NULL AND $8::bool LIMIT 1)
     SELECT {columns}, CASE WHEN found.paths IS NULL AND $8::bool THEN nextval($6::regclass) END, found.low
     FROM found LEFT JOIN gated ON true"""
 

@@ -66,7 +66,7 @@ class PostgresStore:
         self.events = f"dibs.event_{self.board}"
         self.tasks = f"dibs.task_{self.board}"
         self.numbers = (self.events, self.board << 40)
-        """What `dibs.draw` wants: the sequence, and the gate by which readers are told."""
+        """What `statements.drawn` wants: the sequence, and the gate by which readers are told."""
         self.bound: tuple[Statement, ...] = ((q.LAST_NUMBER, (self.events,)), (q.IN_FLIGHT, (self.board,)))
         self.expected_paths: tuple[str, ...] = ()
         """What the task that a short claim left alone asks for: the long way begins with it."""
