@@ -191,12 +191,35 @@ def test_tasks_come_from_a_file(place: Place) -> None:
     assert code == 0
     assert "claimed a: one" in out
     assert len(place.statuses()) == 2
+    (place.work / "tasks.jsonl").write_text('{"id": "a", "description": "one"}\n"two"\n"three"\n')
     code, _, err = place.run("--agents", "1", "--tasks", "tasks.jsonl")
     assert code == 1
     assert (
         "task a is already on the board; nothing was added\n  to go on with what is on the board, leave --tasks out"
         in err
     )
+
+
+def test_the_same_command_again_goes_on_with_the_tasks_that_it_added(place: Place) -> None:
+    (place.work / "tasks.jsonl").write_text('"wait for it"\n"after that"\n')
+    words = ("--agents", "1", "--tasks", "tasks.jsonl")
+    TaskBoard.open(place.url, create=True).close()
+    team = place.start(*words)
+    until(lambda: "in_progress" in place.statuses().values(), "it works")
+    team.kill()
+    team.communicate()
+    place.go()
+    code, out, err = place.run(*words)
+    assert code == 0
+    assert re.search(r"^dibs: the tasks of tasks.jsonl were added \d+s ago: going on with them$", err, re.MULTILINE)
+    assert list(place.statuses().values()) == ["completed"] * 2
+    code, out, err = place.run(*words)
+    assert code == 3
+    assert re.match(r"dibs: the tasks of tasks.jsonl were added \d+s ago; there is nothing to do: ", err)
+    code, out, err = place.run(*words, "--json")
+    assert code == 3
+    assert json.loads(out)["ending"] == "nothing to do"
+    assert len(place.statuses()) == 2
 
 
 def test_tasks_come_from_a_pipe_or_stdin_which_can_be_read_only_once(place: Place) -> None:

@@ -22,7 +22,9 @@ from dibs.cli.team.output import Output
 from dibs.cli.team.scene import Watcher
 from dibs.cli.team.summary import STOPPED, Outcome, failed_tasks, gather, report
 from dibs.errors import DibsError, Duplicate, NoBoard
+from dibs.jsontext import dumps
 from dibs.model import IN_PROGRESS, OPEN
+from dibs.times import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,8 +79,14 @@ def team(ctx: Context, args: Args) -> int:
     show = Show(ctx, options, lead, None if tasks is None else (args.tasks, tasks))
     try:
         return asyncio.run(show.play())
+    except NothingToDo as nothing:
+        return _say_nothing(ctx, str(nothing))
     finally:
         show.out.close()
+
+
+class NothingToDo(Exception):
+    """Why a team need not begin."""
 
 
 # -- the command line
@@ -137,6 +145,13 @@ def _board(ctx: Context, args: Args) -> str | None:
         if args.lead is None and args.tasks is None:
             raise
         return ctx.url
+
+
+def _key(entries: list[Entry]) -> str:
+    """By which the board knows these tasks again."""
+    from hashlib import sha256
+
+    return "team " + sha256(dumps([fields for _, fields in entries]).encode()).hexdigest()[:32]
 
 
 def _nothing_to_do(board: TaskBoard) -> str | None:
@@ -249,14 +264,24 @@ class Show:
             return outcome
 
     def _add_tasks(self, pool: AgentPool) -> None:
-        if self._tasks is not None:
-            from dibs.cli.taskfile import add_entries
+        """Add what the file holds, once: the same command given again goes on with what it began."""
+        if self._tasks is None:
+            return
+        from dibs.cli.taskfile import add_entries
 
-            try:
-                add_entries(pool.board, *self._tasks, self._ctx.worker)
-            except Duplicate as error:
-                error.hint = "to go on with what is on the board, leave --tasks out"
-                raise
+        name, entries = self._tasks
+        began = pool.board.now()
+        try:
+            ids = add_entries(pool.board, name, entries, self._ctx.worker, _key(entries))
+        except Duplicate as error:
+            error.hint = "to go on with what is on the board, leave --tasks out"
+            raise
+        age = began - pool.board.get(ids[0]).created_at
+        if age > 0:
+            known = f"{'these tasks' if name == '-' else 'the tasks of ' + safe(name)} were added {span(age)} ago"
+            if self._lead is None and (why := _nothing_to_do(pool.board)) is not None:
+                raise NothingToDo(f"{known}; {why}")
+            self._view.remark(f"{known}: going on with them")
 
     def _ended(self, run: asyncio.Task[Results]) -> Outcome:
         if run.cancelled():
