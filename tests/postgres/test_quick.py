@@ -18,6 +18,8 @@ from psycopg.rows import dict_row
 
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.errors import DibsError
+from dibs.stores.postgres.failures import is_lost
+from dibs.stores.postgres.prepared import Prepared
 from dibs.worker import boot, host, process_start
 from tests.clocks import HandClock
 from tests.contract.test_differential import Call, call, plain
@@ -74,6 +76,13 @@ class Counted:
         return done
 
 
+def learn(board: TaskBoard) -> None:
+    """Its connection is taken for one that has been used often: the short ways are prepared from now on."""
+    store: Any = board.store
+    for link in store.links._idle:
+        link._trips = 1000
+
+
 class Side:
     """A board, used by two processes (as far as the board can tell), with or without the short ways."""
 
@@ -82,6 +91,7 @@ class Side:
         self.clock = HandClock()
         self.boards = [TaskBoard.open(url, create=True, clock=self.clock, worker=WORKERS[0])]
         self.boards.append(TaskBoard.open(url, clock=self.clock))
+        learn(self.boards[1])
         self.counted: list[Counted] = []
         for board in self.boards:
             assert board.store.quick is not None
@@ -478,3 +488,50 @@ def test_what_a_process_held_that_has_died_is_free_for_the_claim_that_finds_out(
         task = same(sides, 0, "claim", (ANN,), {})
         assert task is not None
         assert task.id == "t"
+
+
+# -- statements that are prepared
+
+
+def test_what_is_run_often_is_prepared_once_by_each_connection(server: Server) -> None:
+    with TaskBoard.open(server.url(board=f"q{uuid.uuid4().hex}"), create=True, worker="ann") as board:
+        board.add_many([{"description": f"task {n}"} for n in range(100)])
+        for _ in range(20):
+            task = board.claim("ann")
+            assert task is not None
+            task.complete("done")
+        store: Any = board.store
+        (link,) = store.links._idle
+        names = {name for (name,) in link.connection.execute("SELECT name FROM pg_prepared_statements").fetchall()}
+        assert {name for name in names if name.startswith("dibs_")} == {"dibs_1", "dibs_2"}
+
+
+def test_prepared_statements_hand_on_values_and_errors_as_they_are(server: Server) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("PREPARE p AS SELECT $1::text, $2::bigint, $3::float8, $4::text")
+        prepared = Prepared(connection, "p")
+        for text in (*(result for result in RESULTS if result is not None), ODD):
+            assert prepared.run([text, 2**62, 0.1 + 0.2, None]) == [(text, 2**62, 0.1 + 0.2, None)]
+        with pytest.raises(psycopg.DataError):  # which the driver would read up to there
+            prepared.run(["cut\0off", 1, 1.0, None])
+        with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+            prepared.run(["x", "no number", 1.0, None])
+        assert prepared.run(["still there", 1, 1e300, None]) == [("still there", 1, 1e300, None)]
+        connection.execute("DEALLOCATE p")
+        with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+            prepared.run(["x", 1, 1.0, None])
+        connection.execute("PREPARE n AS SELECT 1 WHERE false")
+        none = Prepared(connection, "n")
+        assert none.run([]) == []
+        assert none.run([]) == []
+
+
+def test_a_prepared_statement_of_a_lost_connection_fails_as_a_lost_connection(server: Server) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("PREPARE p AS SELECT 1")
+        prepared = Prepared(connection, "p")
+        server.execute(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+        for _ in range(2):
+            with pytest.raises(psycopg.OperationalError) as caught:
+                prepared.run([])
+            assert is_lost(caught.value) or connection.closed

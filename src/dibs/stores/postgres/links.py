@@ -19,6 +19,7 @@ import os
 import time
 from _thread import allocate_lock
 from _weakref import ref
+from itertools import count
 from select import select
 
 import psycopg
@@ -27,6 +28,7 @@ from psycopg.types.numeric import Int8Dumper
 
 from dibs.errors import BoardUnusable
 from dibs.stores.postgres.failures import is_lost, unreachable
+from dibs.stores.postgres.prepared import Prepared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +61,6 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 _LEARNING = 24
 """Trips after which a statement alone is sent alone. Before, it may be the one that the server is asked to prepare, and
 only in a pipeline does that take no trip of its own."""
-_CURSORS = 16
-"""Statements whose cursors are kept; each keeps its last answer with it."""
 _GROWTH = 8
 """Times that a board may grow before its plans are made anew."""
 _IDLE = psycopg.pq.TransactionStatus.IDLE
@@ -91,7 +91,7 @@ class _Pipeline(psycopg.Pipeline):
 class Link:
     """One connection."""
 
-    __slots__ = ("_cursors", "_first", "_last", "_trips", "connection", "owner", "pid")
+    __slots__ = ("_cursor", "_first", "_last", "_names", "_prepared", "_trips", "connection", "owner", "pid")
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self.connection = connection
@@ -103,8 +103,9 @@ class Link:
             # would come to server connections that know another client's under our number, and run that.
             connection.prepare_threshold = None
         self.owner = os.getpid()
-        # A cursor that is given the same statement again still knows how its values and columns are written and read.
-        self._cursors: dict[str, psycopg.Cursor[Row]] = {}
+        self._cursor = connection.cursor()
+        self._prepared: dict[str, Prepared] = {}
+        self._names = count(1)
         self._trips = 0
         self._first = self._last = 0
 
@@ -112,12 +113,7 @@ class Link:
         """Run statements, one after the other, in one trip; the rows of each."""
         execute = self.connection.execute
         if len(statements) == 1 and self._trips > _LEARNING:
-            sql, values = statements[0]
-            if (cursor := self._cursors.get(sql)) is None:
-                if len(self._cursors) >= _CURSORS:
-                    self._cursors.clear()
-                cursor = self._cursors[sql] = self.connection.cursor()
-            return [_rows(cursor.execute(sql, values))]
+            return [_rows(self._cursor.execute(*statements[0]))]
         self._trips += 1
         self.connection._pipeline = _Pipeline(self.connection)
         try:
@@ -131,6 +127,17 @@ class Link:
                 raise cause from None
             raise
         return [_rows(cursor) for cursor in cursors]
+
+    def run(self, sql: str, values: tuple[Any, ...]) -> list[Row]:
+        """One of the few statements that are run again and again, alone."""
+        if self._trips <= _LEARNING or self.connection.prepare_threshold is None:
+            return self.trip([(sql, values)])[0]
+        if (known := self._prepared.get(sql)) is not None:
+            return known.run(values)
+        name = f"dibs_{next(self._names)}"
+        _, rows = self.trip([(f"PREPARE {name} AS {sql}", ()), (sql, values)])
+        self._prepared[sql] = Prepared(self.connection, name)
+        return rows
 
     def saw(self, number: int) -> None:
         """The number of an event: so large is the board."""

@@ -207,7 +207,7 @@ class PostgresQuick:
     def _run(self, link: Link, sql: str, values: tuple[object, ...]) -> list[Row]:
         store = self._store
         try:
-            rows = link.trip([(sql, values)])[0]
+            rows = link.run(sql, values)
         except psycopg.Error:
             raise
         except BaseException:
