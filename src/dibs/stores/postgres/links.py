@@ -21,6 +21,7 @@ from _thread import allocate_lock
 from _weakref import ref
 from itertools import count
 from select import select
+from zlib import crc32
 
 import psycopg
 from psycopg import errors as pg
@@ -134,7 +135,8 @@ class Link:
             return self.trip([(sql, values)])[0]
         if (known := self._prepared.get(sql)) is not None:
             return known.run(values)
-        name = f"dibs_{next(self._names)}"
+        # Behind a pooler that hides what it is, a name that another client made would mean the same statement.
+        name = f"dibs_{crc32(sql.encode()):08x}_{next(self._names)}"
         _, rows = self.trip([(f"PREPARE {name} AS {sql}", ()), (sql, values)])
         self._prepared[sql] = Prepared(self.connection, name)
         return rows
