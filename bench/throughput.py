@@ -28,7 +28,7 @@ def main():
     parser.add_argument("--contenders", metavar="NAME,…", help="only those whose names begin so")
     options = parser.parse_args()
     if options.quick:
-        options.seconds, options.rounds, options.processes = 0.3, 1, (1, 4)
+        options.seconds, options.rounds, options.processes = 0.3, 1, (4,)
     if options.sync_ms:
         slow_down_syncs(options.sync_ms)
     each_second = 10_000 if options.sync == "full" else 30_000

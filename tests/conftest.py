@@ -46,6 +46,7 @@ SAMPLED = {
     "tests/setup/test_keeping.py": 4,
     "tests/postgres/test_connection.py": 3,
     "tests/postgres/test_locking.py": 2,
+    "tests/postgres/test_server.py": 3,
 }
 """Files with many variants of a few tests, each of which starts several processes: one in so many is part of every run,
 the others are for `make test-long`."""
