@@ -213,7 +213,7 @@ def _ways_out(here: str) -> str:
     here = os.path.realpath(here)
     found = [(scheme, folder) for scheme, folder in below(here, 300) if folder.startswith(os.path.join(here, ""))]
     if not found:
-        return "make one with: dibs init"
+        return "make one with: dibs init; if it is somewhere else, say where: export DIBS_BOARD=URL"
     from shlex import quote
 
     scheme, folder = found[0]

@@ -235,7 +235,7 @@ def _fill(board: TaskBoard, rows: Rows, unmet: dict[str, int] | None, told: Told
         if begun > 1 or is_other or any(tx.counts().values()):
             raise Invalid(
                 "this board has a history of its own, and an import would mix the two; nothing was imported",
-                hint="import into a board that does not exist yet: dibs --board sqlite:PATH import FILE",
+                hint="import into a board that does not exist yet: dibs --board sqlite:PATH import FILE (or postgresql://…?board=NEW)",
             )
         if begun:
             events = events[1:] if isinstance(events, list) else _Again(_all_but_one(events))

@@ -66,7 +66,7 @@ def work(task):
 with TaskBoard.open() as board:
     me = from_environment()
     print("hello \\x1b[31mfrom", me.name, flush=True)
-    if me.name == "lead":
+    if me.name.endswith("lead"):
         with open(os.path.join(HOME, "plan")) as file:
             board.add_many(loads(file.read()), worker=me)
         sys.exit()
@@ -220,6 +220,21 @@ def test_the_same_command_again_goes_on_with_the_tasks_that_it_added(place: Plac
     assert code == 3
     assert json.loads(out)["ending"] == "nothing to do"
     assert len(place.statuses()) == 2
+
+
+def test_a_team_may_have_a_name(place: Place) -> None:
+    place.add("a", "b")
+    (place.home / "plan").write_text("[]")
+    code, out, _ = place.run("-n", "1", "--name", "ci-8", "--lead", "plan")
+    assert code == 0
+    with TaskBoard.open(place.url) as board:
+        assert {board.get(task).assigned_to for task in "ab"} == {"ci-8-worker-1"}
+    assert "ci-8-lead " in out
+    place.add("c")
+    for name in ("", "a/b", "-x", "x-", "a b", "x" * 41):
+        code, _, err = place.run(f"--name={name}")
+        assert code != 0
+        assert "name" in err
 
 
 def test_tasks_come_from_a_pipe_or_stdin_which_can_be_read_only_once(place: Place) -> None:

@@ -150,7 +150,7 @@ def test_paths_belong_to_the_project_whatever_the_address_points_at(here: Path) 
 def test_a_board_below_is_offered(here: Path) -> None:
     with pytest.raises(NoBoard) as caught:
         open_store(None)
-    assert caught.value.hint == "make one with: dibs init"
+    assert caught.value.hint == "make one with: dibs init; if it is somewhere else, say where: export DIBS_BOARD=URL"
     lay(here, "state/taskboard.json")
     with pytest.raises(NoBoard) as caught:
         open_store(None)

@@ -19,6 +19,7 @@ import asyncio
 import inspect
 import logging
 import os
+import re
 import secrets
 import sys
 import threading
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from dibs.pool.results import OnEvent
 
 _log = logging.getLogger("dibs.pool")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,38}[A-Za-z0-9])?")
 
 
 class AgentPool:
@@ -80,12 +82,20 @@ class AgentPool:
         on_event: OnEvent | None = None,
         tail: bool = False,
         folder: str | os.PathLike[str] | None = None,
+        name: str | None = None,
     ) -> None:
         if mode not in MODES:
             raise Invalid(f"there is no mode {mode!r:.40}", hint=f"modes: {', '.join(MODES)}")
         if board is not None and state_dir is not None:
             raise Invalid("board and state_dir both say where the board is", hint="give one of them")
+        if name is not None and not _NAME.fullmatch(name):
+            raise Invalid(
+                f"{name!r:.60} cannot be the name of a team",
+                hint="letters, digits and - _ . in between, at most 40: ci-8",
+            )
         self.mode = mode
+        self._names = "" if name is None else f"{name}-"
+        """What its agents' names begin with."""
         self.max_agents = limits.integer(max_agents if workers is None else workers, "max_agents", 1, MOST)
         self.timeout = None if timeout is None else limits.seconds(timeout, "timeout")
         self.stale_timeout = timeout if stale_timeout is None else limits.seconds(stale_timeout, "stale_timeout")
@@ -205,7 +215,8 @@ class AgentPool:
         if not prompt.strip():
             raise Invalid("the prompt is empty")
         taken = {other for other, _ in self._submitted}
-        free = (f"agent-{number}" for number in count(1) if f"agent-{number}" not in taken)
+        names = (f"{self._names}agent-{number}" for number in count(1))
+        free = (each for each in names if each not in taken)
         chosen = next(free) if name is None else limits.name(name)
         if chosen in taken or os.sep in chosen or chosen.startswith("."):
             raise Invalid(f"{chosen!r:.60} cannot be the name of another agent", hint="give each a name of its own")
@@ -220,9 +231,11 @@ class AgentPool:
             raise Invalid("run_team belongs to mode team", hint="in mode parallel: pool.submit(prompt), pool.run()")
         from dibs.pool.running import TeamRun
 
-        lead = None if lead_prompt is None else Agent("lead", "lead", self.lead_runner)
-        workers = [Agent(f"worker-{n}", "worker", self.runner) for n in range(1, self.max_agents + 1)]
-        asked = "" if lead_prompt is None else prompts.lead("lead", self.max_agents, lead_prompt)
+        leader = f"{self._names}lead"
+        lead = None if lead_prompt is None else Agent(leader, "lead", self.lead_runner)
+        numbers = range(1, self.max_agents + 1)
+        workers = [Agent(f"{self._names}worker-{n}", "worker", self.runner) for n in numbers]
+        asked = "" if lead_prompt is None else prompts.lead(leader, self.max_agents, lead_prompt)
         return await self._run(TeamRun(self, lead, asked, workers))
 
     async def run(self) -> Results:

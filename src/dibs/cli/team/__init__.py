@@ -113,6 +113,7 @@ def _options(ctx: Context, args: Args) -> dict[str, Any]:
         "timeout": args.timeout,
         "stale_timeout": args.stale_timeout,
         "restarts": args.restarts,
+        "name": args.name,
     }
     told: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return {**told, "max_agents": agents, "worktrees": args.worktrees, "tail": args.tail}

@@ -51,6 +51,7 @@ _REFUSALS = (
         ('role "', "does not exist"),
         "the server knows no such user; let its administrator make it: CREATE ROLE {user} LOGIN PASSWORD '…'",
     ),
+    (("the database system is ",), "the server is starting or stopping: wait a moment, then repeat the command"),
     (("too many ",), _FULL),
     (("remaining connection slots",), _FULL),
     (("password authentication failed",), "the password comes from PGPASSWORD or ~/.pgpass; try it with psql"),
@@ -143,4 +144,7 @@ def translate(error: BaseException, shown: str) -> DibsError:
         return BoardUnusable(
             f"the disk of {shown} is full; nothing was changed", hint="free space on the server, then repeat", url=shown
         )
-    return BoardUnusable(f"{shown} refused: {_reason(error)}; nothing was changed", hint="see: dibs doctor", url=shown)
+    hint = "see: dibs doctor"
+    if isinstance(error, pg.InternalError_) and "could not open relation" in str(error):
+        hint = "the board's tables were replaced, as by a restore: start this again"
+    return BoardUnusable(f"{shown} refused: {_reason(error)}; nothing was changed", hint=hint, url=shown)

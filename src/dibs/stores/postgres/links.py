@@ -21,6 +21,7 @@ from _thread import allocate_lock
 from _weakref import ref
 from itertools import count
 from select import select
+from weakref import WeakValueDictionary
 from zlib import crc32
 
 import psycopg
@@ -92,7 +93,18 @@ class _Pipeline(psycopg.Pipeline):
 class Link:
     """One connection."""
 
-    __slots__ = ("_cursor", "_first", "_last", "_names", "_prepared", "_trips", "connection", "owner", "pid")
+    __slots__ = (
+        "_cursor",
+        "_first",
+        "_last",
+        "_names",
+        "_prepared",
+        "_trips",
+        "__weakref__",
+        "connection",
+        "owner",
+        "pid",
+    )
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
         self.connection = connection
@@ -120,6 +132,10 @@ class Link:
         try:
             with self.connection.pipeline():
                 cursors = [execute(sql, values) for sql, values in statements]
+        except IndexError as error:
+            # A refusal in answer to the Sync (a commit that failed) is one more answer than the driver expects.
+            _close(self.connection)
+            raise psycopg.OperationalError("the server refused at the end") from error
         except psycopg.OperationalError as error:
             # A refusal may come before the answer to the Sync, and then the driver cannot leave its pipeline. What
             # matters is the refusal; the connection is of no use any more.
@@ -134,7 +150,11 @@ class Link:
         if self._trips <= _LEARNING or self.connection.prepare_threshold is None:
             return self.trip([(sql, values)])[0]
         if (known := self._prepared.get(sql)) is not None:
-            return known.run(values)
+            try:
+                return known.run(values)
+            except pg.InvalidSqlStatementName:
+                # The driver has the server forget all statements after a transaction that failed. Nothing was run.
+                self._prepared.clear()
         # Behind a pooler that hides what it is, a name that another client made would mean the same statement.
         name = f"dibs_{crc32(sql.encode()):08x}_{next(self._names)}"
         _, rows = self.trip([(f"PREPARE {name} AS {sql}", ()), (sql, values)])
@@ -205,7 +225,8 @@ class Links:
         self._conninfo = conninfo
         self._shown = shown
         self._idle: list[Link] = []
-        self._busy: dict[int, Link] = {}
+        # Whoever is interrupted between taking and giving back has lost it, and so do we.
+        self._busy: WeakValueDictionary[int, Link] = WeakValueDictionary()
         self._turn = allocate_lock()
         self._known = False
         self.patience: float | None = None
@@ -286,35 +307,37 @@ class Links:
         pause = 0.05
         while True:
             try:
-                connection = psycopg.connect(
-                    self._conninfo,
-                    autocommit=True,
-                    cursor_factory=psycopg.RawCursor,
-                    prepare_threshold=3 if self.prepares else None,
-                )
-                break
+                return self._connect_once()
             except psycopg.Error as error:
                 patience = PATIENCE if self.patience is None else self.patience
                 if not patient or time.monotonic() >= begun + patience * self._known or not _may_pass(error):
                     raise unreachable(error, self._shown) from error
             time.sleep(pause)
             pause = min(pause * 1.7, 1.0)
-        # For the transactions that the driver begins, whatever the database's or the role's setting.
-        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        connection.read_only = False
-        # Every number as the widest, so that a statement is prepared once and not for each size of its values.
-        connection.adapters.register_dumper(int, Int8Dumper)
-        if connection.info.server_version < 130000:
-            _close(connection)
-            raise BoardUnusable(
-                f"{self._shown} is PostgreSQL {connection.info.server_version // 10000}; dibs needs 13 or newer"
-            )
-        self._known = True
+
+    def _connect_once(self) -> Link:
+        connection = psycopg.connect(
+            self._conninfo,
+            autocommit=True,
+            cursor_factory=psycopg.RawCursor,
+            prepare_threshold=3 if self.prepares else None,
+        )
         try:
-            return Link(connection)
-        except psycopg.Error as error:
+            # For the transactions that the driver begins, whatever the database's or the role's setting.
+            connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+            connection.read_only = False
+            # Every number as the widest, so that a statement is prepared once and not for each size of its values.
+            connection.adapters.register_dumper(int, Int8Dumper)
+            if connection.info.server_version < 130000:
+                raise BoardUnusable(
+                    f"{self._shown} is PostgreSQL {connection.info.server_version // 10000}; dibs needs 13 or newer"
+                )
+            link = Link(connection)
+        except BaseException:
             _close(connection)
-            raise unreachable(error, self._shown) from error
+            raise
+        self._known = True
+        return link
 
     def _disown(self) -> None:
         """In a forked child: the parent goes on with these connections. A goodbye of ours would end them, so it goes
@@ -328,7 +351,7 @@ class Links:
                     pass  # closed already
         finally:
             os.close(nowhere)
-        self._idle, self._busy = [], {}
+        self._idle, self._busy = [], WeakValueDictionary()
         self._turn = allocate_lock()
 
     def __del__(self) -> None:

@@ -213,10 +213,9 @@ class PostgresQuick:
         except BaseException:
             store.links.discard(link)
             raise
-        if rows:
+        if rows and (token := rows[0][_TOKEN]) is not None:
             store.tell(link)
-            if (token := rows[0][_TOKEN]) is not None:
-                link.saw(token)
+            link.saw(token)
         store.links.give(link)
         return rows
 
