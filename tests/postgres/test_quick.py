@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.errors import DibsError
 from dibs.stores.postgres.failures import is_lost
-from dibs.stores.postgres.links import MOST
+from dibs.stores.postgres.links import MOST, Link
 from dibs.stores.postgres.prepared import Prepared
 from dibs.worker import boot, host, process_start
 from tests.clocks import HandClock
@@ -623,3 +623,46 @@ def test_a_connection_that_an_interrupted_call_has_dropped_is_not_waited_for(ser
             store.links.take()  # and never given back
         gc.collect()
         assert len(store.links._busy) == 0
+
+
+def test_a_connection_that_ends_as_soon_as_it_is_made_is_tried_again(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int] = []
+
+    def made(connection: psycopg.Connection[Any]) -> Link:
+        if not ended:
+            ended.append(connection.info.backend_pid)
+            server.execute(f"SELECT pg_terminate_backend({ended[0]})")
+        return Link(connection)
+
+    with TaskBoard.open(server.url(board=f"q{uuid.uuid4().hex}"), create=True, worker="ann") as board:
+        store: Any = board.store
+        store.links.close()
+        monkeypatch.setattr("dibs.stores.postgres.links.Link", made)
+        board.add("x")
+        assert ended
+        assert board.pending_count == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (psycopg.errors.AdminShutdown, True),
+        (psycopg.errors.CrashShutdown, True),
+        (psycopg.errors.CannotConnectNow, True),
+        (psycopg.errors.ConnectionFailure, True),
+        (psycopg.errors.TooManyConnections, True),
+        (psycopg.errors.IdleInTransactionSessionTimeout, True),
+        (psycopg.InterfaceError, True),
+        (psycopg.OperationalError, True),
+        (psycopg.errors.QueryCanceled, False),
+        (psycopg.errors.DeadlockDetected, False),
+        (psycopg.errors.LockNotAvailable, False),
+        (psycopg.errors.DiskFull, False),
+        (psycopg.errors.UniqueViolation, False),
+        (KeyError, False),
+    ],
+)
+def test_which_errors_tell_that_the_connection_is_gone(error: type[Exception], lost: bool) -> None:
+    assert is_lost(error()) is lost

@@ -19,13 +19,13 @@ _UNPREPARED = (pg.InvalidSqlStatementName, pg.DuplicatePreparedStatement)
 
 def is_lost(error: BaseException) -> bool:
     """Is the connection gone, as far as this error tells?"""
-    if isinstance(error, pg.OperatorIntervention):
-        return not isinstance(error, pg.QueryCanceled)
-    if isinstance(error, pg.IdleInTransactionSessionTimeout | pg.ProtocolViolation):
+    if isinstance(error, pg.IdleInTransactionSessionTimeout | pg.ProtocolViolation | psycopg.InterfaceError):
         return True
-    if isinstance(error, psycopg.OperationalError):
-        return error.sqlstate is None or error.sqlstate.startswith("08") or error.sqlstate == "53300"
-    return isinstance(error, psycopg.InterfaceError)
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    state = error.sqlstate
+    # 08: the connection; 53300: no more of them; 57P: an administrator, a crash, or a server that starts or stops.
+    return state is None or state.startswith(("08", "57P")) or state == "53300"
 
 
 def is_unprepared(error: BaseException) -> bool:
