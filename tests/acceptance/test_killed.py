@@ -96,9 +96,9 @@ class Nursery:
     def ended(self) -> list[str]:
         """Those that have ended by themselves, which must have been a good end."""
         codes: dict[str, int] = json.loads(self._ask("poll"))
+        self.living = [name for name in self.living if name not in codes]
         for name, code in codes.items():
             assert code == 0, f"{name} ended with {code}: {self.errors.read_text()}"
-            self.living.remove(name)
         return list(codes)
 
     def close(self) -> None:
