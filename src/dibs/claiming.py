@@ -331,7 +331,7 @@ class Claiming(Recovering):
             tx.foresee(ending=task_id, name=self._name_to_look_at(caller))
             task = self._get(tx, task_id)
             token = self._remembered(task, given, token)
-            if rules.is_repeat(task, ended, caller, token) or (not ended and rules.is_released(task, token)):
+            if rules.is_repeat(task, ended, caller, token) or (not ended and rules.is_released(task, given)):
                 return task
             if not (unclaimed and rules.may_finish_unclaimed(task, caller, token)):
                 rules.require_claim(task, caller, token, tx.now, verb)

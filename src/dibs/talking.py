@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from dibs import limits, rules
 from dibs.core import retried
 from dibs.errors import Invalid
@@ -55,18 +57,23 @@ class Talking(Leases):
         return message
 
     @retried
-    def inbox(self, worker: Worker | str, *, peek: bool = False, limit: int = FOR_NEWCOMERS) -> list[Message]:
-        """Messages that this worker has not been given yet, oldest first; they count as given unless `peek`."""
+    def inbox(
+        self, worker: Worker | str, *, peek: bool = False, limit: int = FOR_NEWCOMERS, most_text: int | None = None
+    ) -> list[Message]:
+        """Messages that this worker has not been given yet, oldest first; they count as given unless `peek`. With
+        `most_text`, no more of them than have so many characters together, but always one."""
         who = self._who(worker)
         if who is None:
             raise Invalid("an inbox belongs to a worker")
         limits.integer(limit, "limit", 1, 100_000)
+        if most_text is not None:
+            limits.integer(most_text, "most_text", 1, 2**31)
         reader = _reader(who)
         if peek:
             with self._store.read() as tx:
-                return _unread(tx, who.name, reader, limit)
+                return _within(_unread(tx, who.name, reader, limit), most_text)
         with self._store.write() as tx:
-            found = _unread(tx, who.name, reader, limit)
+            found = _within(_unread(tx, who.name, reader, limit), most_text)
             if found:
                 tx.set_mark(reader, found[-1].seq)
             self._keep_alive(tx, who)
@@ -131,3 +138,10 @@ def _unread(tx: Tx, name: str, reader: str, limit: int) -> list[Message]:
     """What comes next for a reader; a newcomer begins with the newest, everybody else goes on where it stopped."""
     mark = tx.mark(reader)
     return tx.messages(name, mark, limit, newest=mark == 0)
+
+
+def _within(messages: list[Message], most_text: int | None) -> list[Message]:
+    if most_text is None:
+        return messages
+    sizes = accumulate(len(message.content) for message in messages)
+    return messages[: max(1, sum(size <= most_text for size in sizes))]

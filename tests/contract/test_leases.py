@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from dibs import LeaseLost, NotClaimable, TaskBoard, TaskStatus, Worker
+from dibs.errors import WrongStatus
 from dibs.worker import boot, host
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent, take
@@ -252,6 +253,16 @@ def test_a_verb_does_not_bring_an_expired_lease_back(board: TaskBoard, clock: Ha
         task.complete()
 
 
+def test_a_lease_that_a_namesake_made_shorter_is_renewed_as_often(board: TaskBoard, clock: HandClock) -> None:
+    one, unknown = agent("zed", "s1"), agent("zed", None)
+    board.lock(["src"], one)
+    board.lock(["src"], unknown, lease=40)
+    clock.advance(30)
+    board.tell("hello", worker=one)
+    (lock,) = board.locks()
+    assert (lock.holder.session, lock.expires_at - board.now()) == ("s1", 40)
+
+
 class TestAttempts:
     def test_a_task_given_back_more_than_max_attempts_times_fails(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=2)
@@ -281,6 +292,18 @@ class TestAttempts:
         board.add("x", id="t1", max_attempts=0)
         take(board)
         assert board.release("t1").status is TaskStatus.FAILED
+
+    @pytest.mark.parametrize("max_attempts", [0, 1])
+    def test_what_ran_out_cannot_be_released_again_without_its_token(
+        self, board: TaskBoard, clock: HandClock, max_attempts: int
+    ) -> None:
+        board.add("x", id="t1", max_attempts=max_attempts)
+        token = take(board, lease=60).token
+        clock.advance(60)
+        assert board.recover() == ["t1"]
+        with pytest.raises(WrongStatus):
+            board.release("t1")
+        assert board.release("t1", token=token) == board.get("t1")
 
     def test_without_a_limit_it_never_fails(self, board: TaskBoard) -> None:
         board.add("x", id="t1")

@@ -77,6 +77,17 @@ def test_a_small_limit_leaves_the_rest_for_later(board: TaskBoard) -> None:
     assert [m.content for m in board.inbox(BEN, limit=2)] == ["three"]
 
 
+def test_a_limit_of_text_leaves_the_rest_for_later(board: TaskBoard) -> None:
+    for text in ("aaaa", "bbbb", "c" * 20, "d"):
+        board.tell(text, worker=ANN)
+    given = []
+    for peek in (True, False, False, False):  # of a newcomer's first messages, too, none is left out
+        given.append([m.content for m in board.inbox(BEN, peek=peek, most_text=9)])
+    assert given == [["aaaa", "bbbb"], ["aaaa", "bbbb"], ["c" * 20], ["d"]]
+    with pytest.raises(Invalid, match="most_text"):
+        board.inbox(BEN, most_text=0)
+
+
 def test_two_sessions_of_one_name_each_get_their_copy(board: TaskBoard) -> None:
     board.tell("hello", "ann", worker=BEN)
     assert contents(board, agent("ann", "s1")) == ["hello"]

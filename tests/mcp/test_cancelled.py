@@ -9,7 +9,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,10 +96,12 @@ def raw(tmp_path: Path, board: TaskBoard) -> Iterator[Raw]:
     made.close()
 
 
-def settled(raw: Raw) -> None:
-    """After this answer, and a little, whatever was cancelled has been dealt with."""
-    raw.wait(raw.call("list_tasks", limit=1))
-    raw.listen(1.0)
+def in_time(raw: Raw, holds: Callable[[], bool]) -> bool:
+    """Does it hold, once all that was cancelled has been dealt with? That may be a while after the last answer."""
+    end = time.monotonic() + 30
+    while not holds() and time.monotonic() < end:
+        raw.listen(0.1)
+    return holds()
 
 
 def test_no_claim_or_lock_is_kept_that_nobody_was_told_of(raw: Raw, board: TaskBoard) -> None:
@@ -113,26 +115,50 @@ def test_no_claim_or_lock_is_kept_that_nobody_was_told_of(raw: Raw, board: TaskB
         locks.append(raw.call("lock_files", paths=[f"file-{n}"]))
         raw.listen(chance.uniform(0, 0.008))
         raw.cancel(locks[-1])
-    settled(raw)
-    told = {raw.answers[n]["task_id"] for n in claims if raw.answers.get(n)}
-    held = {task.id for task in board.tasks(["in_progress"], limit=1000)[0]}
-    assert held == told
-    assert {lock.pattern for lock in board.locks()} == {
-        path for n in locks if raw.answers.get(n) for path in raw.answers[n]["locked"]
-    }
+    raw.wait(raw.call("list_tasks", limit=1))
+
+    def held() -> set[str]:
+        return {task.id for task in board.tasks(["in_progress"], limit=1000)[0]}
+
+    def told() -> set[str]:
+        return {raw.answers[n]["task_id"] for n in claims if raw.answers.get(n)}
+
+    def locked() -> set[str]:
+        return {lock.pattern for lock in board.locks()}
+
+    def told_locked() -> set[str]:
+        return {path for n in locks if raw.answers.get(n) for path in raw.answers[n]["locked"]}
+
+    assert in_time(raw, lambda: held() == told()), held() ^ told()
+    assert in_time(raw, lambda: locked() == told_locked()), locked() ^ told_locked()
 
 
 def test_no_message_is_lost(raw: Raw, board: TaskBoard) -> None:
     chance = random.Random(new_seed())
+    board.tell("welcome")
+    raw.wait(raw.call("check_messages"))  # whoever has never read is not given all
     asked = []
     for n in range(TRIES):
         board.tell(f"message {n}")
         asked.append(raw.call("check_messages"))
         raw.listen(chance.uniform(0, 0.01))
         raw.cancel(asked[-1])
-    settled(raw)
-    asked.append(raw.call("check_messages"))
-    while raw.wait(asked[-1])["more"]:
+
+    def seen() -> set[str]:
         asked.append(raw.call("check_messages"))
-    seen = {m["content"] for n in asked if raw.answers.get(n) for m in raw.answers[n]["messages"]}
-    assert seen == {f"message {n}" for n in range(TRIES)}
+        raw.wait(asked[-1])
+        return {m["content"] for n in asked if raw.answers.get(n) for m in raw.answers[n]["messages"]}
+
+    told = {f"message {n}" for n in range(TRIES)}
+    assert in_time(raw, lambda: seen() == told), told - seen()
+
+
+def test_a_newcomer_loses_no_message_that_comes_while_it_looks(raw: Raw, board: TaskBoard) -> None:
+    asked = []
+    for n in range(15):  # a newcomer is given more than that
+        board.tell(f"message {n}")
+        asked.append(raw.call("check_messages"))
+    board.tell("last")
+    raw.wait(raw.call("check_messages"))
+    contents = [m["content"] for n in [*asked, raw.number] for m in raw.wait(n)["messages"]]
+    assert sorted(contents) == sorted([*(f"message {n}" for n in range(15)), "last"])

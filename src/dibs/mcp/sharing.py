@@ -96,24 +96,16 @@ def check_messages(call: Call, args: Arguments) -> Answer:
     board, who = call.board, call.worker
     end = time.monotonic() + args.get("wait_seconds", 0)
     mark = board.store.mark_change()
-    unread = board.inbox(who, peek=True, limit=MESSAGES)
+    unread = board.inbox(who, peek=True, limit=1)
     for length in call.until(end) if not unread else ():
         board.store.wait_change(mark, min(length, SLICE))
         mark = board.store.mark_change()
-        if unread := board.inbox(who, peek=True, limit=MESSAGES):
+        if unread := board.inbox(who, peek=True, limit=1):
             break
     if not unread or call.gone:
         return {"messages": [], "more": False}
-    size, number = 0, 0
-    for given in unread:
-        size += len(given.content)
-        if number and size > MESSAGES_TEXT:
-            break
-        number += 1
-    taken = board.inbox(who, limit=number)
+    taken = board.inbox(who, limit=MESSAGES, most_text=MESSAGES_TEXT)
     call.undo_by(lambda: board.unread(who, taken))
     answer: Answer = {"messages": [answers.message(given) for given in taken]}
     answer["more"] = bool(board.inbox(who, peek=True, limit=1))
-    if taken and taken[0].seq > unread[0].seq:  # whoever reads for the first time begins with the newest
-        answer["note"] = "older messages, from before you joined, are left out"
     return {**answer, "data": answers.DATA}
