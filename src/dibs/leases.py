@@ -40,7 +40,7 @@ KEEP = 0.67
 class Leases(Core):
     def _sweep(self, tx: Tx) -> bool:
         """Give back what has expired, and, now and then, what dead processes held; was it looked for those?"""
-        due = tx.due(SWEEP)
+        due = rules.oldest_lease_first(tx.due(SWEEP))
         if due:
             self._give_back(tx, due, "its lease ran out")
         if not self._is_reaping_due(tx.now):

@@ -58,7 +58,7 @@ class Recovering(Leases):
     def _recover_all(self) -> list[str]:
         done = []
         with self._store.write() as tx:
-            while due := tx.due(SWEEP):
+            while due := rules.oldest_lease_first(tx.due(SWEEP)):
                 self._give_back(tx, due, "its lease ran out")
                 done += [task.id for task in due]
             while freed := self._reap(tx):

@@ -338,6 +338,12 @@ def is_live(task: BoardTask, now: float) -> bool:
     return task.status is IN_PROGRESS and task.lease_expires_at is not None and task.lease_expires_at > now
 
 
+def oldest_lease_first(tasks: Sequence[BoardTask]) -> list[BoardTask]:
+    """The order in which leases that have run out are given back. Stores hand out those that ended together as they
+    find them."""
+    return sorted(tasks, key=lambda task: (task.lease_expires_at or 0, task.seq))
+
+
 def is_released(task: BoardTask, token: int | None) -> bool:
     """Has the claim with this token been given back, and nothing since? (Giving back too often fails the task.)"""
     return token is not None and task.token == token and task.holder is None and task.status in (PENDING, FAILED)

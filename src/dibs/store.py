@@ -84,10 +84,10 @@ if TYPE_CHECKING:
             """
 
         def due(self, limit: int) -> list[BoardTask]:
-            """Tasks in progress whose lease has run out: oldest lease first, then oldest task."""
+            """Tasks in progress whose lease has run out, oldest lease first."""
 
         def in_progress(self, name: str | None = None) -> list[BoardTask]:
-            """Tasks in progress, all or those assigned to a worker of that name, in the same order. A look."""
+            """Tasks in progress, all or those assigned to a worker of that name. A look."""
 
         def holders(self) -> list[Worker]:
             """Whoever holds a task or a lock. A look."""

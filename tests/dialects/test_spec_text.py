@@ -71,7 +71,9 @@ def test_a_task_id_that_cannot_be_the_name_of_a_folder_is_refused(task_id: str) 
 
 
 def test_a_name_of_exactly_the_limit_can_be_made(tmp_path: Path) -> None:
-    (tmp_path / file_name("é" * 127 + "x")).mkdir()
+    name = file_name("é" * 127 + "x")
+    assert len(name.encode()) == 255
+    (tmp_path / name).mkdir()
 
 
 @pytest.mark.parametrize(

@@ -559,16 +559,21 @@ def work(board: TaskBoard) -> None:
     task.complete("done")
 
 
+def assert_goes_on(board: TaskBoard, link: Any) -> None:
+    """On the same connection, with statements prepared."""
+    for _ in range(3):
+        work(board)
+    store: Any = board.store
+    assert store.links._idle == [link]
+    assert store.links.prepares
+    assert len(link._prepared) == 2
+
+
 @pytest.mark.parametrize("how", ["DEALLOCATE ALL", "DISCARD ALL"])
 def test_statements_that_the_server_has_forgotten_are_prepared_again(server: Server, how: str) -> None:
     with learned(server) as (board, link):
         link.connection.execute(how.encode())
-        for _ in range(3):
-            work(board)
-        store: Any = board.store
-        assert store.links._idle == [link]
-        assert store.links.prepares
-        assert len(link._prepared) == 2
+        assert_goes_on(board, link)
         assert board.completed_count == 5
 
 
@@ -577,11 +582,7 @@ def test_a_transaction_that_failed_costs_one_preparation(server: Server) -> None
         with pytest.raises(psycopg.errors.DivisionByZero):
             link.trip([("BEGIN", ()), ("SELECT 1 / 0", ())])
         link.roll_back()  # after which the driver has the server forget everything
-        for _ in range(3):
-            work(board)
-        store: Any = board.store
-        assert store.links._idle == [link]
-        assert store.links.prepares
+        assert_goes_on(board, link)
 
 
 def test_a_refusal_that_the_driver_stumbles_over_is_a_lost_connection(

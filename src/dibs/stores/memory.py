@@ -183,7 +183,7 @@ class MemoryTx:
     def due(self, limit: int) -> list[BoardTask]:
         working = (self._t.tasks[i] for i in self._t.working)
         late = [t for t in working if t.lease_expires_at is not None and t.lease_expires_at <= self.now]
-        late.sort(key=lambda t: (t.lease_expires_at or 0, t.seq))
+        late.sort(key=lambda t: t.lease_expires_at or 0)
         return [copy_task(t) for t in late[:limit]]
 
     def foresee(self, **hints: object) -> None:
@@ -206,8 +206,7 @@ class MemoryTx:
         pass
 
     def in_progress(self, name: str | None = None) -> list[BoardTask]:
-        working = [self._t.tasks[i] for i in self._t.working]
-        working.sort(key=lambda t: (t.lease_expires_at or 0, t.seq))
+        working = (self._t.tasks[i] for i in self._t.working)
         return [copy_task(t) for t in working if name is None or t.assigned_to == name]
 
     def dependants(self, tasks: Sequence[BoardTask]) -> list[BoardTask]:

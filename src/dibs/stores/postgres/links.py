@@ -2,7 +2,7 @@
 
 Calling sequence: `link = links.take()`, any number of `link.trip([...])`, then `links.give(link)`, or
 `links.drop(link)` when its state is in doubt. A trip sends all its statements at once and waits for the answers
-together.
+together. `link.run(...)` is a trip of one statement, of the few that are run again and again (see `prepared`).
 
 This is not psycopg_pool, because that keeps threads of its own, which cost a command's start-up and do not survive a
 fork. After a fork the child forgets the parent's connections without saying goodbye on them.

@@ -5,8 +5,8 @@
     rows = claim.run(values)
 
 A cursor does the same, and asks at every call what is known after the first: how each value is written and each column
-read, and whether the statement has been prepared. That is a third of what a claim costs its client. So this is for the
-few statements that matter, outside of transactions, and not behind a pooler, where a session is not ours.
+read, and whether the statement has been prepared. That is nearly a third of what a claim costs its client. So this is
+for the few statements that matter, outside of transactions, and not behind a pooler, where a session is not ours.
 
 Values are text, numbers and None, written as text; the statement says what they are. Errors are the driver's. What was
 interrupted is in doubt, as with a cursor, and so is the connection.

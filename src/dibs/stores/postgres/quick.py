@@ -40,9 +40,9 @@ _TOKEN = TASK.split(", ").index("token")
 _NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
 
 # $1 board, $2 the tests' time, $3 sequence, $4 gate, $5 name, $6 holder, $7 lease, $8 stamp, $9 kind, $10 to $12 the
-# event's data around what the database knows; for many $13 how many. The claim of one is a statement of its own: half
-# of what the server does for it is to set the statement up, so there is nothing in it that only many need. Nor would a
-# limit that is a parameter do: the server takes that for a tenth of all tasks, thinks poorly of the plan that it could
+# event's data around what the database knows; for many $13 how many. The claim of one is a statement of its own: the
+# server sets the whole statement up for every claim, so there is nothing in it that only many need. Nor would a limit
+# that is a parameter do: the server takes that for a tenth of all tasks, thinks poorly of the plan that it could
 # keep on a large board, and makes another for every claim, at the price of a claim.
 _CLOCK = f"clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT})"
 _PICKED = f"""picked AS MATERIALIZED (

@@ -38,14 +38,14 @@ FATE = "SELECT pg_xact_status($1::xid8)"
 HAS_EVENT = "SELECT 1 FROM dibs.event WHERE board = $1 AND seq = $2 AND worker = $3 AND action = $4"
 
 
-def gate(sequence: str, gate: str) -> str:
+def gate(sequence: str, key: str) -> str:
     """Tell readers that a number above the sequence's present one is on its way (see docs/design.md, "settled")."""
-    return f"pg_advisory_xact_lock_shared({gate} | coalesce(pg_sequence_last_value({sequence}::regclass), 0))"
+    return f"pg_advisory_xact_lock_shared({key} | coalesce(pg_sequence_last_value({sequence}::regclass), 0))"
 
 
-def drawn(sequence: str, number_gate: str) -> str:
+def drawn(sequence: str, key: str) -> str:
     """The number of an event: first the gate, then the number. The answer of a gate is void, which is not null."""
-    return f"CASE WHEN {gate(sequence, number_gate)} IS NOT NULL THEN nextval({sequence}::regclass) END"
+    return f"CASE WHEN {gate(sequence, key)} IS NOT NULL THEN nextval({sequence}::regclass) END"
 
 
 # Numbers. The second is for many at once: one lock tells readers of them all.

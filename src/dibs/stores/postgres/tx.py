@@ -33,12 +33,6 @@ def _lanes(reserved: Sequence[str]) -> list[tuple[str, bool]]:
     return [("open", True), ("human", False)] if "human" in reserved else [("open", False)]
 
 
-def _by_lease(tasks: list[BoardTask]) -> list[BoardTask]:
-    """Leases that end together come from the index in any order."""
-    tasks.sort(key=lambda task: (task.lease_expires_at or 0, task.seq))
-    return tasks
-
-
 def bound_of(answers: list[list[Row]]) -> int:
     """How far the changelog is settled, from the answers to `PostgresStore.bound`."""
     last, first = answers[0][0][0], answers[1][0][0]
@@ -212,17 +206,17 @@ class PostgresTx(PathLocks):
             rows = self._one(q.DUE[self._writing], self.now, limit)
         if rows:
             self._numbers = []
-        return _by_lease(self._take(rows))
+        return self._take(rows)
 
     def in_progress(self, name: str | None = None) -> list[BoardTask]:
         if name is None:
-            return _by_lease(self._take(self._one(q.IN_PROGRESS)))
+            return self._take(self._one(q.IN_PROGRESS))
         rows = self._foreseen.pop(("in progress", name), None)
         if rows is None:
             # Whoever asks what a worker works on will ask for its locks next.
             rows, self._foreseen["locks by", name] = self._ask(*(statement for _, statement in self._held_by(name)))
         # What this transaction has changed since counts as it is now.
-        tasks = _by_lease(self._take(row for row in rows if row[0] not in self._saved))
+        tasks = self._take(row for row in rows if row[0] not in self._saved)
         return tasks + [t for t in self._saved.values() if t.status == "in_progress" and t.assigned_to == name]
 
     def holders(self) -> list[Worker]:
