@@ -14,7 +14,7 @@ NODE    := $(if $(shell command -v npm),$(CLIENTS)/node_modules/.ready)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup pooler demo demo-agents test test-long test-dialects test-breaks test-clients check format ci bench bench-smoke clean
+.PHONY: help setup pooler demo demo-agents test test-long test-search test-dialects test-breaks test-clients check format ci bench bench-smoke clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,10 @@ test-long test-dialects: export TMPDIR ?= /tmp
 
 test-long: $(VENV)/.ready $(VENV)/.postgres ## the slow fault and load runs
 	$(BIN)/pytest -q -m slow tests
+
+test-search: export HYPOTHESIS_PROFILE = search
+test-search: $(VENV)/.ready $(VENV)/.postgres ## hypothesis with a new seed and twenty times as many examples (20 minutes)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -q -m "hypothesis and not slow" tests
 
 test-dialects: $(VENV)/.ready ## workers by dibs and by hand on one board, in hundreds, and killed (15 minutes)
 	$(BIN)/pytest -q -m slow tests/acceptance

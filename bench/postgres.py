@@ -18,7 +18,7 @@ Every process is connected, has its statements prepared and stands at a barrier 
 from the first to start to the last to end, by one clock. Contenders take turns within a round, each on a fresh copy of
 its database (pgbench uses its own on) right after a checkpoint; a figure is the median of the rounds. After each run
 the database is asked how many were completed: a task done twice or not counted ends the script. Repeat:
-`python bench/postgres.py`, about 15 minutes.
+`python bench/postgres.py`, about 20 minutes.
 """
 
 import os

@@ -1,19 +1,18 @@
-"""What all tests share: hypothesis profiles, and a seed that every run prints."""
+"""What all tests share, and which of them are part of every run."""
 
 from __future__ import annotations
 
 import os
-import random
 import signal
 import zlib
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests.clocks import HandClock
 from tests.nowhere import NO_CLIENTS
 from tests.postgres import server as postgres
 from tests.scratch import use_memory
+from tests.searching import load_profile, seed
 
 use_memory()
 os.environ["DIBS_RUNTIME_DIR"] = NO_CLIENTS
@@ -22,23 +21,13 @@ if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_I
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-settings.register_profile(
-    "default",
-    max_examples=50,
-    deadline=None,
-    derandomize=False,
-    print_blob=True,
-    report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.register_profile("ci", settings.get_profile("default"), max_examples=35, database=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
+load_profile()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("hypothesis_seed", None) is None:
-        config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+        config.option.hypothesis_seed = seed()
 
 
 SAMPLED = {
@@ -66,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    terminalreporter.write_line(f"random seed: --hypothesis-seed={config.getoption('hypothesis_seed')}")
+    terminalreporter.write_line(f"seed: --hypothesis-seed={config.getoption('hypothesis_seed')}")
 
 
 @pytest.fixture(scope="session", autouse=True)

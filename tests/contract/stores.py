@@ -68,8 +68,8 @@ class Home:
     """May numbers of events be left out?"""
     minds_the_clock = True
     """Does the store notice jumps of this machine's clock? Not one whose time is the database's."""
-    machine_percent = 100
-    """How many of the profile's examples the state machine tries here: fewer where one costs more."""
+    machine_examples = 50
+    """How many the state machine tries here: fewer where one costs more."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.folder = folder
@@ -141,7 +141,7 @@ class PostgresHome(Home):
     """A board of its own in one database of the run's server: a database for each would cost more than most tests."""
 
     name = "postgres"
-    machine_percent = 15
+    machine_examples = 8
     minds_the_clock = False
     has_gaps = True
 

@@ -23,6 +23,7 @@ from tests.clocks import HandClock
 from tests.contract.plain import LEASE, MEMBERS, By, PlainBoard, PlainTask, Refused, overlap, same
 from tests.contract.state import differences
 from tests.contract.stores import HOMES, Home
+from tests.searching import examples
 
 # Two sessions of one name are two workers. Where one of two sessions is unknown they are the same worker.
 WORKERS = {
@@ -580,8 +581,7 @@ assert set(LEASE) == {worker.kind for worker in WORKERS.values()}
 def machine_on(kind: type[Home]) -> Any:
     machine: Any = type(f"{kind.name.title()}Machine", (BoardMachine,), {"home_kind": kind})
     case = machine.TestCase
-    # The profile's number of examples, in proportion to what one costs.
-    case.settings = settings(max_examples=settings().max_examples * kind.machine_percent // 100, stateful_step_count=80)
+    case.settings = settings(examples(kind.machine_examples), stateful_step_count=80)
     return case
 
 

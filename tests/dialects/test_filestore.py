@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs import TaskBoard, TaskStatus, Worker, fs
@@ -119,7 +119,6 @@ class TestTheCompanion:
         assert task is not None
         assert opened(folder, clock).get("a").assigned_to == "ann"
 
-    @settings(max_examples=50)
     @given(
         entry=st.fixed_dictionaries(
             {},
@@ -148,7 +147,6 @@ class TestTheCompanion:
             board.release_agent_tasks("ann")
             assert board.get("a").status is TaskStatus.PENDING
 
-    @settings(max_examples=50)
     @given(data=st.binary(max_size=80) | st.recursive(
         st.none() | st.integers() | st.floats() | st.text(max_size=3),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
@@ -488,7 +486,6 @@ class TestProcesses:
         assert len(os.listdir("/proc/self/fd")) == before
 
 
-@settings(max_examples=50)
 @given(
     data=st.binary(max_size=80) | st.text(max_size=30).map(lambda t: f"agent: {t}\ntimestamp: {t}\npath: {t}".encode())
 )

@@ -7,12 +7,13 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs.dialects import jsonlist, jsonreader
 from dibs.dialects.jsonlist import JsonList, parse
 from dibs.errors import BoardUnusable, Invalid
+from tests.searching import examples
 
 TASK: dict[str, Any] = {
     "id": "a1b2c3d4",
@@ -413,7 +414,7 @@ def edit(board: JsonList, value: dict[str, Any], changes: list[Any]) -> None:
 
 
 @given(tops, tops, tasks, styles, edits)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_editing_the_text_is_editing_the_value(
     before: dict[str, Any], after: dict[str, Any], rows: list[Any], style: dict[str, Any], changes: list[Any]
 ) -> None:
@@ -438,7 +439,7 @@ def test_editing_the_text_is_editing_the_value(
 
 
 @given(tasks, styles, st.data())
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_a_damaged_document_is_read_alike_by_every_way_or_refused_alike(
     rows: list[Any], style: dict[str, Any], data: st.DataObject
 ) -> None:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs.dialects.spec_text import (
@@ -23,6 +23,7 @@ from dibs.dialects.spec_text import (
     task_name,
 )
 from dibs.errors import Invalid
+from tests.searching import examples
 
 AWKWARD = st.text(st.sampled_from("./\\:_a \0\n\r~-*\u00e9\udce9"), max_size=12)
 NAMES = AWKWARD | st.text(max_size=300)
@@ -93,7 +94,7 @@ def test_names_are_the_document_s(path: str, name: str) -> None:
     assert file_name(path) == name
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(PATHS, min_size=1, max_size=50))
 def test_names_are_those_that_the_document_s_sed_makes(paths: list[str]) -> None:
     done = subprocess.run(

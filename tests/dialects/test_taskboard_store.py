@@ -25,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from dibs import BoardTask, TaskBoard, TaskStatus, Worker
 from dibs.errors import BoardUnusable, DibsError, NotClaimable
 from tests.clocks import START, HandClock
+from tests.searching import examples
 
 GOLDEN = Path(__file__).parent / "golden" / "taskboard"
 KEYS = [
@@ -457,7 +458,7 @@ class TestDamage:
         (folder / "taskboard.json").write_bytes(good)
         assert taken(board, "w").id == "a"
 
-    @settings(max_examples=60)
+    @examples(60)
     @given(
         data=st.binary(max_size=200) | st.text(max_size=80).map(lambda t: f'{{"tasks":[{{"id":"a",{t}}}]}}'.encode())
     )
@@ -472,7 +473,7 @@ class TestDamage:
                 pass
             assert content(folder) == data
 
-    @settings(max_examples=80)
+    @examples(80)
     @given(data=st.data())
     def test_a_well_formed_file_with_one_value_changed(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from([*KEYS, "tasks"]))
@@ -825,7 +826,7 @@ class Sharing(RuleBasedStateMachine):
 
 
 TestSharing = Sharing.TestCase
-TestSharing.settings = settings(max_examples=25, stateful_step_count=20)
+TestSharing.settings = settings(examples(25), stateful_step_count=20)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs import BoardTask, TaskBoard, TaskStatus
@@ -20,6 +20,7 @@ from dibs.dialects import workflow as module
 from dibs.errors import BoardUnusable, Busy, DibsError, Invalid, NoBoard, NotAllowed, NotClaimable, Unsupported
 from dibs.guards import lockfile
 from tests.clocks import HandClock
+from tests.searching import examples
 
 GOLDEN = Path(__file__).parent / "golden" / "workflow"
 QUICK = "?pause=0.01&retries=3&stale=60"
@@ -391,7 +392,6 @@ class TestTheFile:
         board.undepend("task-001", ["ghost", "task-002"])
         assert taken(board, "worker-1").id == "task-001"
 
-    @settings(max_examples=50)
     @given(
         data=st.binary(max_size=120) | st.text(max_size=60).map(lambda t: f'{{"version":1,"tasks":[{{{t}}}]}}'.encode())
     )
@@ -405,7 +405,7 @@ class TestTheFile:
                 assert (folder / "board.json").read_bytes() == data
                 assert not (folder / "board.lock").exists()
 
-    @settings(max_examples=60)
+    @examples(60)
     @given(data=st.data())
     def test_one_value_changed(self, data: st.DataObject) -> None:
         found = json.loads((GOLDEN / "3-done.json").read_bytes())
@@ -433,7 +433,7 @@ class TestTheFile:
             assert board.claim("worker-1", added) is not None
             assert opened(folder).get(added).assigned_to == "worker-1"
 
-    @settings(max_examples=40)
+    @examples(40)
     @given(data=st.binary(max_size=60) | st.text(max_size=30).map(lambda t: json.dumps({"agent": t, "ts": t}).encode()))
     def test_any_bytes_as_the_lock(self, data: bytes) -> None:
         with tempfile.TemporaryDirectory() as name:

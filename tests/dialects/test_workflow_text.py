@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dibs.dialects import workflow_text as workflow
 from dibs.dialects.jsonlist import JsonList, parse
 from dibs.errors import BoardUnusable, Invalid, Unsupported
 from dibs.model import CANCELLED, COMPLETED, FAILED, IN_PROGRESS, PENDING, REVIEW, BoardTask
+from tests.searching import examples
 
 GOLDEN = Path(__file__).parent / "golden" / "workflow"
 CLAIMED = 1_770_787_805.0  # 2026-02-11T14:30:05+09:00
@@ -223,7 +224,7 @@ fields: dict[str, st.SearchStrategy[Any]] = {
 
 
 @given(rows, st.sampled_from([2, 4, None]), st.integers(0, 99), st.fixed_dictionaries({}, optional=fields))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_changed_task_reads_back_and_nothing_else_changes(
     found: list[dict[str, Any]], indent: int | None, at: int, fresh: dict[str, Any]
 ) -> None:

@@ -6,13 +6,14 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
 from dibs.dialects import yamlpatch, yamltext
+from tests.searching import examples
 
 REFUSED = object()
 
@@ -96,7 +97,7 @@ def pages(draw: st.DrawFn) -> str:
     return draw(st.sampled_from(["\n", "\r\n"])).join(lines) + draw(st.sampled_from(["", "\n", "\n\n"]))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(pages())
 @example("a: >\n  one\n  two\n\n   more\n  end\n\nb: |+\n  x\n\n\nc: d\n")
 @example("a: \"one\n\n  two \\\n   three\"\nb: 'x\n  y'\n")

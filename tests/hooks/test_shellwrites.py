@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dibs.hooks.shellwords import CLOSE, OPEN, Command, parse
 from dibs.hooks.shellwrites import writes, writes_of_words
 from tests.hooks.repository import Repository
+from tests.searching import examples
 
 PLAIN = [
     # redirections
@@ -456,7 +457,7 @@ BITS = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
 @given(st.one_of(SHELLY, BITS, st.text(max_size=40)))
-@settings(max_examples=150)
+@examples(150)
 @example("\\")
 @example("$'\\")
 @example("{fd}>")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import psycopg
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
@@ -26,6 +26,7 @@ from dibs.worker import boot, host, process_start
 from tests.clocks import HandClock
 from tests.contract.test_differential import Call, call, plain
 from tests.postgres.server import Server, server_for_test
+from tests.searching import examples
 
 if TYPE_CHECKING:
     from dibs.store import Quick
@@ -239,7 +240,7 @@ calls = st.one_of(
 steps = st.tuples(st.integers(0, 1), calls)
 
 
-@settings(max_examples=max(1, settings().max_examples // 2))
+@examples(25)
 @given(tasks=st.lists(new_task, min_size=3, max_size=7), sequence=st.lists(steps, min_size=5, max_size=25))
 def test_any_calls_leave_the_same_rows_by_either_way(tasks: list[Call], sequence: list[tuple[int, Call]]) -> None:
     with two_sides(server_for_test()) as sides:
@@ -247,7 +248,7 @@ def test_any_calls_leave_the_same_rows_by_either_way(tasks: list[Call], sequence
             same(sides, via, verb, args, options)
 
 
-@settings(max_examples=max(1, settings().max_examples // 2))
+@examples(25)
 @given(
     tasks=st.lists(st.tuples(st.integers(-1, 1), st.booleans(), st.booleans()), min_size=4, max_size=9),
     shifts=st.lists(st.tuples(workers, st.integers(1, 3), results, st.booleans()), min_size=2, max_size=6),

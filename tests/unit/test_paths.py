@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dibs.errors import Invalid
@@ -26,6 +26,7 @@ from dibs.paths import (
     overlaps,
     prefix_range,
 )
+from tests.searching import examples
 
 # normalise, without a disk
 
@@ -264,7 +265,7 @@ HOSTILE = st.text(st.sampled_from("ab*?[]!-./\\~ \n\0é\udc80\U0010ffff"), max_s
 
 
 @given(HOSTILE, st.booleans())
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_any_text_is_either_refused_or_named_once_and_for_all(text: str, with_root: bool) -> None:
     where = {"root": "/nowhere/repo", "cwd": "/nowhere/repo/sub"} if with_root else {}
     try:
@@ -410,14 +411,14 @@ NAMES = ["".join(name) for size in range(1, 5) for name in itertools.product("ab
 
 
 @given(segments_of(TIDY), segments_of(TIDY))
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 def test_two_segments_overlap_exactly_when_some_name_fits_both(x: str, y: str) -> None:
     common = [n for n in (*NAMES, x, y) if matches_segment(x, n) and matches_segment(y, n)]
     assert overlaps(x, y) == overlaps(y, x) == bool(common)
 
 
 @given(segments_of(ODD), segments_of(ODD), st.text("ab[]!-", min_size=1, max_size=4))
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 def test_segments_with_stray_brackets_overlap_wherever_a_name_fits_both(x: str, y: str, name: str) -> None:
     assume(not may_be_read_backwards(x) and not may_be_read_backwards(y))
     assert overlaps(x, y) == overlaps(y, x)
@@ -427,7 +428,7 @@ def test_segments_with_stray_brackets_overlap_wherever_a_name_fits_both(x: str, 
 
 
 @given(segments_of(ODD), st.text("ab[]!-", min_size=1, max_size=5))
-@settings(max_examples=600, deadline=None)
+@examples(600)
 def test_a_segment_covers_a_name_exactly_when_it_matches_it(segment: str, name: str) -> None:
     assume(not may_be_read_backwards(segment))
     assert covers(segment, name) == matches_segment(segment, name)
@@ -459,13 +460,13 @@ def covered(pattern: str) -> frozenset[str]:
 
 
 @given(SMALL, SMALL)
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_two_patterns_overlap_exactly_when_some_path_is_covered_by_both(a: str, b: str) -> None:
     assert overlaps(a, b) == overlaps(b, a) == bool(covered(a) & covered(b))
 
 
 @given(SMALL)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_pattern_covers_exactly_the_paths_that_it_matches_or_lies_above(pattern: str) -> None:
     assert {p for p in PATHS if covers(pattern, p)} == covered(pattern)
 
@@ -474,7 +475,6 @@ WIDE = st.lists(st.text("ab*?[]!-.0é日", min_size=1, max_size=4), min_size=1, 
 
 
 @given(WIDE | SMALL)
-@settings(deadline=None)
 def test_every_pattern_overlaps_itself_everything_and_what_lies_below_it(p: str) -> None:
     assert overlaps(p, p)
     assert overlaps(p, "**")
@@ -484,7 +484,6 @@ def test_every_pattern_overlaps_itself_everything_and_what_lies_below_it(p: str)
 
 
 @given(WIDE | SMALL, WIDE | SMALL)
-@settings(deadline=None)
 def test_a_covered_path_is_an_overlap_and_a_folder_widens_it(a: str, b: str) -> None:
     if covers(a, b):
         assert overlaps(a, b)
@@ -516,7 +515,6 @@ def test_the_range_of_a_prefix_is_its_ancestors_and_its_descendants() -> None:
 
 
 @given(st.text(max_size=20))
-@settings(deadline=None)
 def test_the_range_of_no_prefix_holds_every_name(text: str) -> None:
     ancestors, low, high = prefix_range("")
     assert ancestors == [""]
@@ -524,7 +522,7 @@ def test_the_range_of_no_prefix_holds_every_name(text: str) -> None:
 
 
 @given(WIDE | SMALL, WIDE | SMALL)
-@settings(max_examples=1000, deadline=None)
+@examples(1000)
 def test_an_index_lookup_by_prefix_misses_no_overlap(a: str, b: str) -> None:
     ancestors, low, high = prefix_range(literal_prefix(a))
     other = literal_prefix(b)
@@ -533,7 +531,6 @@ def test_an_index_lookup_by_prefix_misses_no_overlap(a: str, b: str) -> None:
 
 
 @given(WIDE, WIDE)
-@settings(deadline=None)
 def test_the_order_of_names_is_the_order_of_their_bytes(a: str, b: str) -> None:
     assert (a < b) == (a.encode() < b.encode())
 
@@ -604,14 +601,13 @@ def test_a_file_system_that_folds_case_is_recognised(tmp_path: Path, monkeypatch
 
 
 @given(st.text(max_size=30))
-@settings(deadline=None)
 def test_folding_is_idempotent_and_blind_to_case(text: str) -> None:
     assert fold(fold(text)) == fold(text)
     assert fold("Src/README.md") == fold("src/readme.MD")
 
 
 @given(st.text(alphabet="aAzZ_-^]!09äÄ[kK", max_size=12))
-@settings(deadline=None, max_examples=400)
+@examples(400)
 def test_folding_a_pattern_loses_nothing_that_it_matches(text: str) -> None:
     pattern = f"[{text}]x"
     for c in "aAzZmM_-^!09äÄkKåÅ":
