@@ -6,8 +6,8 @@ people and leads decide, dependencies, steps), `locking` (files), `acquiring` (a
 (messages, changelog), `looking` (everything that only reads). What they share is in `core` and `leases`.
 
 A verb either returns after its transaction is as durable as the store promises, or raises and has changed nothing
-(the one exception is `OutcomeUnknown`, which says so). A crash in the middle of a verb leaves the board as it was
-before the verb.
+(the one error that knows no better is `OutcomeUnknown`, which says so; an interrupt, too, may come between the commit
+and the answer). A crash in the middle of a verb leaves the board as it was before the verb.
 
 Who acts: verbs take a worker as a `Worker`, or as a name, which then means a worker that lives as long as this
 process. A board remembers the tokens of the claims that were made through it, so document 004's `complete(task_id)`

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from dibs import AgentPool
+from dibs import AgentPool, TaskBoard
 from dibs.model import COMPLETED, PENDING, REVIEW, Worker
+from dibs.pool import running
+from dibs.pool.standing import is_waiting_for_others
 from tests.pool.conftest import Place, Plans, settled, soon, until
 
 
@@ -93,6 +97,31 @@ def test_files_that_an_outsider_never_gives_back_are_free_when_the_lease_is_over
 
 def test_files_of_another_team_with_a_worker_of_the_same_name(place: Place) -> None:
     asyncio.run(_locked(place, Worker("worker-1", "agent", session="another team's"), None))
+
+
+@pytest.mark.parametrize("how", ["given back", "run out"])
+def test_files_that_come_back_between_two_looks(place: Place, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """Nothing was ready when they were held, and nobody holds them a moment later."""
+    looks: list[str] = []
+
+    def come_back_first(board: TaskBoard, sessions: Mapping[str, str]) -> bool:
+        if not looks and how == "given back":
+            board.unlock(["**"], _outsider())
+        while not looks and board.locks():
+            time.sleep(0.1)
+        looks.append(how)
+        return is_waiting_for_others(board, sessions)
+
+    async def play() -> None:
+        async with place.pool(Plans(worker="work"), 1) as pool:
+            pool.add_tasks([{"id": "x", "description": "x", "paths": ["a.txt"]}])
+            pool.board.lock(["**"], _outsider(), lease=2)
+            results = await soon(asyncio.create_task(pool.run_team()))
+            assert (results.ending, [result.tasks for result in results]) == ("done", [["x"]])
+
+    monkeypatch.setattr(running, "is_waiting_for_others", come_back_first)
+    asyncio.run(play())
+    assert looks
 
 
 def test_files_that_an_idle_worker_of_ours_keeps(place: Place) -> None:

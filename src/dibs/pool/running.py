@@ -23,7 +23,7 @@ from dibs.model import IN_PROGRESS, Event
 from dibs.pool.agents import RESTARTING, RUNNING, WAITING, Agent
 from dibs.pool.pool import AgentPool
 from dibs.pool.results import COMPLETED, DONE, GAVE_UP, STUCK, Results
-from dibs.pool.standing import Standing, is_waiting_for_others, look, why_stuck, workers_of
+from dibs.pool.standing import Standing, has_moved, is_waiting_for_others, look, why_stuck, workers_of
 from dibs.rules import LEASES
 
 PULSE = 1.0
@@ -415,6 +415,8 @@ class TeamRun(Run):
         if standing.counts[IN_PROGRESS] > len(standing.claims):
             return None  # a claim that has run out: the next look gives it back
         if await self.pool.call(is_waiting_for_others, self.board, self._names()):
+            return None
+        if await self.pool.call(has_moved, self.board, standing):
             return None
         if self._retried_at != standing.open and any(agent.is_running for agent in self.workers):
             # Files that our own idle workers keep may be all that is in the way: end them, and look again.

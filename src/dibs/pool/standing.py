@@ -2,6 +2,7 @@
 
 standing = look(board, names)         cheap enough for twice a second, also on a large board
 standing.is_finished, standing.holding, …
+has_moved(board, standing)            was it perhaps true at no moment? A look is several reads
 why_stuck(board)                      in words, for a board on which nothing moves
 """
 
@@ -46,6 +47,7 @@ class Standing:
         locks: list[Lock],
         messages: list[Message],
         sessions: Mapping[str, str],
+        mark: int,
     ) -> None:
         self.counts = counts
         self.ready = ready
@@ -55,6 +57,8 @@ class Standing:
         self.locks = locks
         self.messages = messages
         """The newest."""
+        self.mark = mark
+        """The board's change mark before the look."""
         self.holding: dict[str, list[BoardTask]] = {name: [] for name in sessions}
         """Agents of the team, and the tasks that they hold."""
         self.others: list[BoardTask] = []
@@ -89,6 +93,7 @@ class Standing:
 
 def look(board: TaskBoard, sessions: Mapping[str, str]) -> Standing:
     """`sessions` are those of the team's agents, by their names: another team may have agents of the same names."""
+    mark = board.store.mark_change()
     counts = board.counts()
     ready = len(board.ready(_ANYONE, READY)) if counts[PENDING] or counts[IN_PROGRESS] else 0
     with board.store.read() as tx:
@@ -99,7 +104,7 @@ def look(board: TaskBoard, sessions: Mapping[str, str]) -> Standing:
         messages = board.messages(MESSAGES)
     except Unsupported:
         messages = []
-    return Standing(counts, ready, claims, locks, messages, sessions)
+    return Standing(counts, ready, claims, locks, messages, sessions, mark)
 
 
 def workers_of(board: TaskBoard, sessions: Collection[str]) -> list[Worker]:
@@ -120,6 +125,11 @@ def is_waiting_for_others(board: TaskBoard, sessions: Mapping[str, str]) -> bool
         for task in tasks
         for reason in board.reasons(task.id, _ANYONE)
     )
+
+
+def has_moved(board: TaskBoard, standing: Standing) -> bool:
+    """Did a change come between the reads, or a lease run out? Then nothing follows from what each of them saw."""
+    return bool(board.ready(_ANYONE, 1)) or board.store.mark_change() != standing.mark
 
 
 def why_stuck(board: TaskBoard) -> str:
