@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
+from dibs.errors import DibsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,15 +92,27 @@ def tell(ctx: Context, args: Args) -> int:
 
         raise UsageError("tell: the message is missing", f"dibs tell {quoted(to or '')} 'what to say'")
     message = ctx.board.tell(ctx.text(words), to, worker=ctx.worker)
+    note = "" if to is None else _remark(ctx, to)
     if ctx.json:
         from dibs.wire import message_json
 
-        ctx.emit(message_json(message))
+        ctx.emit(message_json(message) | ({"note": note} if note else {}))
     else:
-        from dibs.cli.render import cut, safe
+        from dibs.cli.render import cut, safe, wrap
 
         ctx.say(cut(f"told {'everybody' if to is None else safe(to)}", ctx.width))
+        for line in wrap(note, ctx.width) if note else ():
+            ctx.say(line)
     return 0
+
+
+def _remark(ctx: Context, to: str) -> str:
+    from dibs.acquaintance import if_unknown
+
+    try:
+        return if_unknown(ctx.board, to, ctx.worker)
+    except DibsError:
+        return ""  # it is sent, whatever comes of what only helps
 
 
 def inbox(ctx: Context, args: Args) -> int:

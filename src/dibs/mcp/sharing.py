@@ -7,9 +7,8 @@ a call locked or marked as read is undone if nobody waits for its answer any mor
 from __future__ import annotations
 
 import time
-from difflib import get_close_matches
 
-from dibs import rules
+from dibs.acquaintance import if_unknown
 from dibs.errors import Busy, DibsError
 from dibs.mcp import answers
 from dibs.mcp.answers import Answer
@@ -17,8 +16,6 @@ from dibs.mcp.arguments import Arguments
 from dibs.mcp.seat import SLICE, WAIT, Call, report
 
 MESSAGES, MESSAGES_TEXT = 20, 20_000
-LATELY = 200
-"""So many events and messages are looked at for the names of workers."""
 
 
 # -- files
@@ -70,26 +67,11 @@ def send_message(call: Call, args: Arguments) -> Answer:
     sent = call.board.tell(args["content"], args.get("to"), worker=call.worker, request_key=args.get("request_key"))
     shown = {"success": True, "to": sent.to or "everybody", "timestamp": answers.message(sent)["timestamp"]}
     try:
-        note = _if_unknown(call, sent.to) if sent.to is not None else ""
+        note = if_unknown(call.board, sent.to, call.worker) if sent.to is not None else ""
     except DibsError as error:
         report(error)  # it is sent, and the answer must not be lost for what only helps
         note = ""
     return {**shown, "note": note} if note else shown
-
-
-def _if_unknown(call: Call, name: str) -> str:
-    """What to say of a recipient who has left no trace on the board; a slip of the pen would otherwise go unnoticed."""
-    with call.board.store.read() as tx:
-        seen = {reader.partition("\n")[0] for reader in tx.marks()}
-        seen |= {lock.holder.name for lock in tx.locks()}
-        seen |= {task.assigned_to for task in tx.in_progress() if task.assigned_to}
-        seen |= {message.sender for message in tx.messages(None, 0, LATELY, newest=True)}
-        seen |= {event.worker for event in tx.events(0, LATELY, newest=True)}
-    if name in seen or name == call.worker.name or call.board.tasks(assigned_to=name, limit=1)[1]:
-        return ""
-    others = sorted(seen - {call.worker.name, rules.SYSTEM.name})
-    near = [other for other in others if other.startswith(name)] or get_close_matches(name, others, 3)
-    return f"nobody called {name} has been seen here" + (f"; did you mean {' or '.join(near[:3])}?" if near else "")
 
 
 def check_messages(call: Call, args: Arguments) -> Answer:
