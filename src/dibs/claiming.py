@@ -174,6 +174,7 @@ class Claiming(Recovering):
             claiming=None if task_id else (rules.reserved_for(who.kind), n),
             taking=task_id,
             key=key,
+            reaping=self._is_reaping_soon(),
         )
         if key is not None and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer), [task_id, n])
@@ -292,7 +293,7 @@ class Claiming(Recovering):
                 # Waiting for them while holding what we looked at would be waiting for each other. Begin anew.
                 raise Collision("others are at every task that is left", hint="try again in a moment")
             # Nothing, or not enough: perhaps holders have died in the last second.
-            if again or not claiming or reaped or not self._reap(tx):
+            if again or not claiming or reaped or not self._reap(tx, alive=who):
                 return
 
     def _are_at_more(

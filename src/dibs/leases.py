@@ -51,11 +51,18 @@ class Leases(Core):
     def _is_reaping_due(self, now: float) -> bool:
         return now - self._reaped >= REAP_EVERY or now < self._reaped - REAP_EVERY * 60
 
-    def _reap(self, tx: Tx) -> list[BoardTask | Lock]:
-        """Give back the claims and locks whose holder's process is provably dead, and the locks that have run out."""
-        began = time.monotonic()
+    def _is_reaping_soon(self) -> bool:
+        """Whether to `foresee` it: when it is due, and when nothing else will be found. Not at every claim: where the
+        dead rows of a database pile up, it reads all of those, too."""
+        quick = self._store.quick
+        return quick is None or quick.found_nothing or self._is_reaping_due(quick.now)
+
+    def _reap(self, tx: Tx, alive: Worker | None = None) -> list[BoardTask | Lock]:
+        """Give back the claims and locks whose holder's process is provably dead, and the locks that have run out.
+        `alive` is being given tasks right now, so nothing is taken from it."""
         here = boot()
-        gone = {holder.text for holder in tx.holders() if holder.pid is not None and is_dead(holder, here)}
+        holders = [holder for holder in tx.holders() if holder.pid is not None and holder != alive]
+        gone = {holder.text for holder in holders if is_dead(holder, here)}
         tasks: list[BoardTask] = []
         locks = tx.run_out()
         if gone:
@@ -71,8 +78,8 @@ class Leases(Core):
             lock for lock in self._still(tx, locks[:SWEEP]) if lock.expires_at <= tx.now or lock.holder.text in gone
         ]
         self._drop(tx, locks, rules.SYSTEM, "expired, or the holder's process has died")
-        # Where looking is slow, look less often.
-        self._reaped = tx.now + 50 * max(0.0, time.monotonic() - began - REAP_EVERY / 50)
+        # Where looking is slow, look less often. It may have been done as the transaction began.
+        self._reaped = tx.now + 50 * max(0.0, time.monotonic() - tx.began - REAP_EVERY / 50)
         return [*tasks, *locks]
 
     def _still(self, tx: Tx, looked: Sequence[Lock]) -> list[Lock]:

@@ -41,6 +41,10 @@ if TYPE_CHECKING:
             """The board's time. It stands still within the transaction, unless that has to wait for others: then it is
             the time at which it has what it waited for. A jump of the wall clock moves leases with it."""
 
+        @property
+        def began(self) -> float:
+            """When it began, by `time.monotonic`: what was foreseen may have taken long."""
+
         def foresee(
             self,
             *,
@@ -49,11 +53,12 @@ if TYPE_CHECKING:
             claiming: tuple[Sequence[str], int] | None = None,
             taking: str | None = None,
             key: str | None = None,
+            reaping: bool = False,
         ) -> None:
             """A hint, at the start of a writing verb, of what it will ask for: what the worker of this name holds; the
             task that is to end, with what hangs on it; the best ready tasks for these reservations, or the task that is
-            to be taken; the answer to a request key. A store that is a network away fetches it in one trip; others need
-            not listen."""
+            to be taken; the answer to a request key; who holds anything, and which locks have run out. A store that is
+            a network away fetches it in one trip; others need not listen."""
 
         def next_token(self) -> int:
             """The number that the next appended event will have, larger than any event, claim or lock so far."""
@@ -203,6 +208,10 @@ if TYPE_CHECKING:
         @property
         def now(self) -> float:
             """About the board's time, without asking for it."""
+
+        @property
+        def found_nothing(self) -> bool:
+            """Was there no task at all for the last claim?"""
 
         def claim(self, who: Worker, reserved: Sequence[str], n: int, lease: float) -> list[BoardTask] | None:
             """Up to `n` of the best ready tasks, if nothing is due, and they ask for no files."""

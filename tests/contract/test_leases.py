@@ -337,6 +337,14 @@ class TestAttempts:
 class TestDeath:
     """A holder whose process is provably gone loses its claims at once; any doubt, and only expiry frees them."""
 
+    def test_nothing_is_taken_from_who_is_being_given_it(self, board: TaskBoard, dead: Worker) -> None:
+        """Its process has died between asking and being answered, as far as anybody can see."""
+        board.add("x", id="t1")
+        board.claim("ann", n=2)  # which has looked for the dead
+        board.release("t1")
+        assert [task.id for task in board.claim(dead, n=3)] == ["t1"]
+        assert board.get("t1").status is TaskStatus.IN_PROGRESS
+
     def test_the_next_claim_gets_what_a_dead_process_held(
         self, board: TaskBoard, other: TaskBoard, dead: Worker
     ) -> None:

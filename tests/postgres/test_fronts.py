@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,9 @@ from dibs import TaskBoard, Worker
 from dibs.stores.postgres import fronts
 from dibs.stores.postgres.links import Link
 from dibs.stores.postgres.quick import CLAIM
+from dibs.stores.postgres.statements import HOLDERS
 from dibs.stores.postgres.store import PostgresStore
+from tests.clocks import HandClock
 from tests.postgres.actors import board_of
 from tests.postgres.server import Server
 from tests.processes.harness import new_seed, wait_until
@@ -253,6 +256,9 @@ def test_a_front_follows_the_first_ready_task_of_each_lane_and_rank(server: Serv
             board.add_many([{"description": "x", "reserved": reserved, "priority": priority}] * 3)
         assert fronts_of(server, store) == {("open", 0): 1, ("human", 0): 4, ("open", -7): 7}
         board.claim("ann", n=4)
+        store.fronts.follow("open", 0)
+        assert fronts_of(server, store)["open", 0] == 1, "it is not far behind, and what is written stays for a while"
+        store.fronts.far = 0
         for lane, rank in (("open", 0), ("human", 0), ("open", -7)):
             store.fronts._tried = float("-inf")
             store.fronts.follow(lane, rank)
@@ -328,6 +334,45 @@ def test_while_a_snapshot_is_held_claims_do_not_walk_over_dead_entries(
         assert sum(after.values()) < 300
     else:
         assert after["task_ready_open"] > 2000
+
+
+def test_holders_are_not_looked_for_at_every_claim(url: str, clock: HandClock, sent: list[tuple[str, Any]]) -> None:
+    """The index of what is in progress has dead entries, too, while a snapshot is held, and that look reads it all."""
+    with TaskBoard.open(url, create=True, worker="maker", clock=clock) as board:
+        board.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(20)])
+        for _ in range(20):
+            task = board.claim("ann")  # the long way: it has files
+            assert task is not None
+            task.complete("done")
+        assert [statement for statement, _ in sent].count(HOLDERS) == 1
+        clock.advance(1000)
+        board.claim("ann")
+        assert [statement for statement, _ in sent].count(HOLDERS) == 2
+
+
+@pytest.mark.parametrize("way", ["foreseen", "asked for"])
+def test_where_the_look_for_holders_is_slow_it_is_made_less_often(
+    url: str, clock: HandClock, sent: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    trip = Link.trip
+
+    def slow(self: Link, statements: Any) -> Any:
+        if any(statement == HOLDERS for statement, _ in statements):
+            time.sleep(0.2)
+        return trip(self, statements)
+
+    monkeypatch.setattr(Link, "trip", slow)
+    with TaskBoard.open(url, create=True, worker="maker", clock=clock) as board:
+        if way == "asked for":
+            monkeypatch.setattr(TaskBoard, "_is_reaping_soon", lambda self: False)
+        board.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(20)])
+        for _ in range(8):
+            board.claim("ann")
+            clock.advance(1)
+        assert [statement for statement, _ in sent].count(HOLDERS) == 1
+        clock.advance(1000)
+        board.claim("ann")
+        assert [statement for statement, _ in sent].count(HOLDERS) == 2
 
 
 def claim_in(sent: list[tuple[str, Any]], way: str) -> tuple[str, Any]:

@@ -130,6 +130,7 @@ class MemoryTx:
 
     def __init__(self, tables: Tables, now: float) -> None:
         self.now = now
+        self.began = time.monotonic()
         self.changed = False
         self._t = tables
         self._undo: list[Callable[[], Any]] = []

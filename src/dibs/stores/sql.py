@@ -8,6 +8,8 @@ store's business.
 
 from __future__ import annotations
 
+import time
+
 from dibs.ids import random_id
 from dibs.jsontext import dumps
 from dibs.model import OPEN, BoardTask, Event, Lock, Message, TaskStatus, Worker
@@ -51,6 +53,7 @@ class SqlTx:
 
     def __init__(self, rows: Rows, many: Many, now: float) -> None:
         self.now = now
+        self.began = time.monotonic()
         self.changed = False
         self._rows = rows
         self._many = many

@@ -53,7 +53,7 @@ class Fronts:
                     (q.BEGIN[True], ()),
                     ("SET LOCAL lock_timeout = '100ms'", ()),
                     (q.HOLD, (store.board, FRONTS)),
-                    (q.raise_front(lane), (store.board, rank, store.tasks)),
+                    (q.raise_front(lane), (store.board, rank, store.tasks, self.far // 2)),
                     ("COMMIT", ()),
                 ]
             )

@@ -212,14 +212,19 @@ WHERE front.board = $1 AND front.lane = made.lane AND front.rank = made.rank AND
 
 
 def raise_front(lane: str) -> str:
-    """$2 the rank, $3 the sequence of tasks. The caller has shut out all who make tasks ready."""
+    """$2 the rank, $3 the sequence of tasks, $4 how far it must be behind: several may have seen that at once, and what
+    each of them writes is read by every claim until it can be vacuumed. The caller has shut out all who make tasks
+    ready."""
     return f"""
-    UPDATE dibs.front SET low = coalesce(
-        (SELECT seq FROM dibs.task
-         WHERE board = $1 AND {IS_READY} AND {LANES[lane]} AND rank = $2 AND seq + 0 >= front.low
-         ORDER BY seq + 0 LIMIT 1),
-        (SELECT coalesce(pg_sequence_last_value($3::regclass), 0) + 1))
-    WHERE board = $1 AND lane = '{lane}' AND rank = $2"""
+    WITH was AS MATERIALIZED (SELECT low FROM dibs.front WHERE board = $1 AND lane = '{lane}' AND rank = $2),
+    found AS MATERIALIZED (
+        SELECT coalesce(
+            (SELECT seq FROM dibs.task
+             WHERE board = $1 AND {IS_READY} AND {LANES[lane]} AND rank = $2 AND seq + 0 >= (SELECT low FROM was)
+             ORDER BY seq + 0 LIMIT 1),
+            (SELECT coalesce(pg_sequence_last_value($3::regclass), 0) + 1)) AS low)
+    UPDATE dibs.front SET low = found.low FROM was, found
+    WHERE board = $1 AND lane = '{lane}' AND rank = $2 AND found.low > was.low + $4"""
 
 
 # Locks.

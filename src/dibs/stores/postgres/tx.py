@@ -52,6 +52,7 @@ class PostgresTx(PathLocks):
         claiming: tuple[Sequence[str], int] | None = None,
         taking: str | None = None,
         key: str | None = None,
+        reaping: bool = False,
     ) -> None:
         board, numbers, clock = self._board, self._store.numbers, self._store.clock
         wall = clock.wall() if clock else None
@@ -60,6 +61,7 @@ class PostgresTx(PathLocks):
             wanted.append((("answer", key), (q.RECALL, (board, key))))
         if claiming is not None or taking is not None:
             wanted.append((("due", None), (q.DUE_NOW, (board, wall, 1000))))
+        if reaping:
             wanted.append((("holders", None), (q.HOLDERS, (board,))))
             wanted.append((("run out", None), (q.LOCKS_RUN_OUT_NOW, (board, wall))))
         if taking is not None:
