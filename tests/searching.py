@@ -15,6 +15,7 @@ _USUAL = 50
 _EVERYWHERE = settings(
     max_examples=_USUAL,
     deadline=None,
+    derandomize=False,
     print_blob=True,
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow],

@@ -31,4 +31,6 @@ def if_unknown(board: TaskBoard, name: str, who: Worker) -> str:
 
     others = sorted(seen - {who.name, rules.SYSTEM.name})
     near = [other for other in others if other.startswith(name)] or get_close_matches(name, others, 3)
-    return f"nobody called {name} has been seen here" + (f"; did you mean {' or '.join(near[:3])}?" if near else "")
+    return f"nobody called {name} has been seen here lately" + (
+        f"; did you mean {' or '.join(near[:3])}?" if near else ""
+    )

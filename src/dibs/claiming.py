@@ -121,6 +121,8 @@ class Claiming(Recovering):
             return []
         length = rules.lease_length(who, lease, self._lease)
         taken = quick.claim(who, rules.reserved_for(who.kind), n, length)
+        if taken is not None:
+            self._found_nothing = not taken
         if taken:
             self._look_again(who, length)
         return taken or []
@@ -174,7 +176,7 @@ class Claiming(Recovering):
             claiming=None if task_id else (rules.reserved_for(who.kind), n),
             taking=task_id,
             key=key,
-            reaping=self._is_reaping_soon(),
+            reaping=key is not None or who.kind == "human" or self._is_reaping_soon(),  # seldom, or likely
         )
         if key is not None and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer), [task_id, n])
@@ -193,6 +195,7 @@ class Claiming(Recovering):
         else:
             free = self._available(tx, who, n, claiming=True, reaped=reaped)
             taken = [self._take(tx, task, who, lease) for task in free]
+            self._found_nothing = not taken
         if key is not None and not taken and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer), [task_id, n])
         if key is not None and taken:

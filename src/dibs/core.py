@@ -56,6 +56,7 @@ class Core:
         self._tokens: dict[str, int] = {}
         self._renewed: dict[tuple[str, str | None], tuple[float, float]] = {}
         self._reaped = float("-inf")
+        self._found_nothing = False
         self._environment: Worker | None = None
         self._known_ground: Ground | None = None
         self._default = self._who(worker)

@@ -29,6 +29,8 @@ SWEEP = 1000
 REAP_EVERY = 1.0
 """Seconds between two looks, by one process, for holders whose process has died. A claim that finds nothing always
 looks."""
+REAP_SELDOM = 30.0
+"""Seconds that are added to that at most, where looking takes long."""
 
 FRESH = 0.95
 """The part of a lease that must be left for it not to be renewed: a verb right after another adds no event."""
@@ -55,14 +57,18 @@ class Leases(Core):
         """Whether to `foresee` it: when it is due, and when nothing else will be found. Not at every claim: where the
         dead rows of a database pile up, it reads all of those, too."""
         quick = self._store.quick
-        return quick is None or quick.found_nothing or self._is_reaping_due(quick.now)
+        return quick is None or self._found_nothing or self._is_reaping_due(quick.now)
 
     def _reap(self, tx: Tx, alive: Worker | None = None) -> list[BoardTask | Lock]:
         """Give back the claims and locks whose holder's process is provably dead, and the locks that have run out.
         `alive` is being given tasks right now, so nothing is taken from it."""
-        here = boot()
-        holders = [holder for holder in tx.holders() if holder.pid is not None and holder != alive]
-        gone = {holder.text for holder in holders if is_dead(holder, here)}
+        holders, seconds = tx.holders()
+        began, here = time.monotonic(), boot()
+        seen = [holder for holder in holders if holder.pid is not None and holder != alive]
+        gone = {holder.text for holder in seen if is_dead(holder, here)}
+        seconds += time.monotonic() - began
+        # Where looking is slow, look less often: it is to take a fiftieth of the time.
+        self._reaped = tx.now + min(max(0.0, 50 * seconds - REAP_EVERY), REAP_SELDOM)
         tasks: list[BoardTask] = []
         locks = tx.run_out()
         if gone:
@@ -78,8 +84,6 @@ class Leases(Core):
             lock for lock in self._still(tx, locks[:SWEEP]) if lock.expires_at <= tx.now or lock.holder.text in gone
         ]
         self._drop(tx, locks, rules.SYSTEM, "expired, or the holder's process has died")
-        # Where looking is slow, look less often. It may have been done as the transaction began.
-        self._reaped = tx.now + 50 * max(0.0, time.monotonic() - tx.began - REAP_EVERY / 50)
         return [*tasks, *locks]
 
     def _still(self, tx: Tx, looked: Sequence[Lock]) -> list[Lock]:

@@ -53,6 +53,7 @@ class Locking(Leases):
                 granted, event = holds.take(patterns, shared, held, who, tx.next_token(), tx.now, length, tree)
                 tx.save_locks(granted)
                 tx.append([event])
+                self._look_again(who, length)
                 for lock in granted:
                     self._look_again(lock.holder, length)  # a session that is unknown may ask for what a known one has
                 self._keep_alive(tx, who)

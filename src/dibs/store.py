@@ -41,10 +41,6 @@ if TYPE_CHECKING:
             """The board's time. It stands still within the transaction, unless that has to wait for others: then it is
             the time at which it has what it waited for. A jump of the wall clock moves leases with it."""
 
-        @property
-        def began(self) -> float:
-            """When it began, by `time.monotonic`: what was foreseen may have taken long."""
-
         def foresee(
             self,
             *,
@@ -94,8 +90,8 @@ if TYPE_CHECKING:
         def in_progress(self, name: str | None = None) -> list[BoardTask]:
             """Tasks in progress, all or those assigned to a worker of that name. A look."""
 
-        def holders(self) -> list[Worker]:
-            """Whoever holds a task or a lock. A look."""
+        def holders(self) -> tuple[list[Worker], float]:
+            """Whoever holds a task or a lock, and the seconds that it took to find out. A look."""
 
         def freeze_edges(self) -> None:
             """Nobody else adds or drops dependencies between tasks that exist, until this transaction ends."""
@@ -209,12 +205,9 @@ if TYPE_CHECKING:
         def now(self) -> float:
             """About the board's time, without asking for it."""
 
-        @property
-        def found_nothing(self) -> bool:
-            """Was there no task at all for the last claim?"""
-
         def claim(self, who: Worker, reserved: Sequence[str], n: int, lease: float) -> list[BoardTask] | None:
-            """Up to `n` of the best ready tasks, if nothing is due, and they ask for no files."""
+            """Up to `n` of the best ready tasks, if nothing is due, and they ask for no files. An empty list is not the
+            last word either: the long way looks for what the dead hold."""
 
         def complete(
             self, task_id: str, name: str | None, kind: str | None, token: int, result: str | None

@@ -101,7 +101,7 @@ def test_messages(shell: Shell) -> None:
 def test_a_name_that_nobody_has_is_told_and_remarked_on(shell: Shell) -> None:
     shell.ok("--as", "worker-2", "tell", "--all", "hello")
     assert shell.ok("tell", "worker-2", "hi").out == "told worker-2\n"
-    remark = "nobody called worker-3 has been seen here; did you mean worker-2"
+    remark = "nobody called worker-3 has been seen here lately; did you mean worker-2"
     assert shell.ok("tell", "worker-3", "hi").out.startswith(f"told worker-3\n  {remark}")
     assert shell.ok("tell", "worker-3", "hi", "--json").json["note"].startswith(remark)
     assert "note" not in shell.ok("tell", "worker-2", "hi", "--json").json

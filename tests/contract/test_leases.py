@@ -263,6 +263,17 @@ def test_a_lease_that_a_namesake_made_shorter_is_renewed_as_often(board: TaskBoa
     assert (lock.holder.session, lock.expires_at - board.now()) == ("s1", 40)
 
 
+def test_whoever_made_it_shorter_renews_it_as_often(board: TaskBoard, clock: HandClock) -> None:
+    one, unknown = agent("zed", "s1"), agent("zed", None)
+    board.tell("hello", worker=unknown)
+    board.lock(["src"], one)
+    board.lock(["src"], unknown, lease=40)
+    for _ in range(5):
+        clock.advance(10)
+        board.tell("hello", worker=unknown)
+    assert [lock.expires_at - board.now() for lock in board.locks()] == [40]
+
+
 class TestAttempts:
     def test_a_task_given_back_more_than_max_attempts_times_fails(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=2)

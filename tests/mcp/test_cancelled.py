@@ -97,10 +97,12 @@ def raw(tmp_path: Path, board: TaskBoard) -> Iterator[Raw]:
 
 
 def in_time(raw: Raw, holds: Callable[[], bool]) -> bool:
-    """Does it hold, once all that was cancelled has been dealt with? That may be a while after the last answer."""
+    """Does it hold, and stay so, once all that was cancelled has been dealt with? That may be a while after the last
+    answer."""
     end = time.monotonic() + 30
     while not holds() and time.monotonic() < end:
         raw.listen(0.1)
+    raw.listen(0.5)
     return holds()
 
 

@@ -457,7 +457,7 @@ def test_a_message_to_somebody_unknown_is_sent_with_a_note(url: str, runtime: Pa
         }
         for name, trace in traces.items():
             note = ann.call("send_message", content="hi", to=name)["note"]
-            assert note.startswith(f"nobody called {name} has been seen here")
+            assert note.startswith(f"nobody called {name} has been seen here lately")
             trace()
             assert "note" not in ann.call("send_message", content="hi", to=name)
         reader = Worker("reader", session="s1")
@@ -468,8 +468,8 @@ def test_a_message_to_somebody_unknown_is_sent_with_a_note(url: str, runtime: Pa
         assert "note" not in ann.call("send_message", content="hi", to="finisher")
         sent = ann.call("send_message", content="hi", to="claude")
         assert sent["success"] is True
-        assert sent["note"] == "nobody called claude has been seen here; did you mean claude-a6bb?"
+        assert sent["note"] == "nobody called claude has been seen here lately; did you mean claude-a6bb?"
         assert "did you mean claimer?" in ann.call("send_message", content="hi", to="claimr")["note"]
-        assert ann.call("send_message", content="hi", to="zzz")["note"] == "nobody called zzz has been seen here"
+        assert ann.call("send_message", content="hi", to="zzz")["note"] == "nobody called zzz has been seen here lately"
         assert "note" not in ann.call("send_message", content="hi")
         assert [message.content for message in board.inbox("claude")][-1] == "hi"

@@ -20,6 +20,7 @@ from dibs.stores.postgres.links import Link
 from dibs.stores.postgres.quick import CLAIM
 from dibs.stores.postgres.statements import HOLDERS
 from dibs.stores.postgres.store import PostgresStore
+from dibs.stores.postgres.tx import PostgresTx
 from tests.clocks import HandClock
 from tests.postgres.actors import board_of
 from tests.postgres.server import Server
@@ -350,29 +351,51 @@ def test_holders_are_not_looked_for_at_every_claim(url: str, clock: HandClock, s
         assert [statement for statement, _ in sent].count(HOLDERS) == 2
 
 
-@pytest.mark.parametrize("way", ["foreseen", "asked for"])
+@pytest.mark.parametrize(("seconds", "seldom"), [(0, 1), (0.19, 10), (2, 31), (1000, 31)])
 def test_where_the_look_for_holders_is_slow_it_is_made_less_often(
-    url: str, clock: HandClock, sent: list[tuple[str, Any]], monkeypatch: pytest.MonkeyPatch, way: str
+    url: str, clock: HandClock, monkeypatch: pytest.MonkeyPatch, seconds: float, seldom: int
 ) -> None:
-    trip = Link.trip
+    looks = []
 
-    def slow(self: Link, statements: Any) -> Any:
-        if any(statement == HOLDERS for statement, _ in statements):
-            time.sleep(0.2)
-        return trip(self, statements)
+    def slow(self: PostgresTx) -> tuple[list[Worker], float]:
+        looks.append(clock.wall())
+        return holders(self)[0], seconds
 
-    monkeypatch.setattr(Link, "trip", slow)
+    holders = PostgresTx.holders
+    monkeypatch.setattr(PostgresTx, "holders", slow)
     with TaskBoard.open(url, create=True, worker="maker", clock=clock) as board:
-        if way == "asked for":
-            monkeypatch.setattr(TaskBoard, "_is_reaping_soon", lambda self: False)
-        board.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(20)])
-        for _ in range(8):
+        board.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(40)])
+        for _ in range(35):
             board.claim("ann")
             clock.advance(1)
-        assert [statement for statement, _ in sent].count(HOLDERS) == 1
-        clock.advance(1000)
-        board.claim("ann")
-        assert [statement for statement, _ in sent].count(HOLDERS) == 2
+    assert seldom <= looks[1] - looks[0] <= seldom + 2  # the machine may be slow, too
+
+
+def test_what_else_waits_is_no_part_of_the_look(server: Server, url: str) -> None:
+    """The first trip of a claim may wait for a task that somebody else is at."""
+    with TaskBoard.open(url, create=True, worker="maker") as board:
+        board.add("x", id="t1")
+        store = store_of(board)
+        with psycopg.connect(server.url()) as other:
+            other.execute("SELECT 1 FROM dibs.task WHERE board = %s FOR UPDATE", [store.board])
+            threading.Timer(1.0, other.rollback).start()
+            began = time.monotonic()
+            assert board.claim("ann", "t1") is not None
+            waited = time.monotonic() - began
+        assert waited > 0.9
+        assert board._reaped - board.now() < 1
+
+
+def test_who_was_idle_looks_no_more_often_afterwards(url: str, clock: HandClock, sent: list[tuple[str, Any]]) -> None:
+    with TaskBoard.open(url, create=True, worker="maker", clock=clock) as board:
+        for _ in range(5):
+            assert board.claim("ann") is None
+        board.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(10)])
+        task = board.claim("ann")
+        sent.clear()
+        while task is not None and task.id != board.tasks(limit=100)[0][-1].id:
+            task = task.complete("done", claim_next=True)
+        assert [statement for statement, _ in sent].count(HOLDERS) <= 1
 
 
 def claim_in(sent: list[tuple[str, Any]], way: str) -> tuple[str, Any]:

@@ -68,10 +68,6 @@ class Counted:
     def now(self) -> float:
         return self._quick.now
 
-    @property
-    def found_nothing(self) -> bool:
-        return self._quick.found_nothing
-
     def claim(self, *args: Any) -> list[BoardTask] | None:
         found = self._quick.claim(*args)
         self.taken["claim"] += bool(found)

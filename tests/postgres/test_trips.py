@@ -47,6 +47,11 @@ class Desk:
             assert task is not None
             task.complete()
 
+    def late(self) -> None:
+        """It is time to look for the dead, however slow the last look was."""
+        self.clock.advance(2)
+        self.board._reaped = float("-inf")
+
     def trips(self, verb: Callable[[], object]) -> int:
         self.proxy.watch()
         verb()
@@ -154,10 +159,28 @@ def when_there_is_nothing(desk: Desk) -> Verb:
 
 
 @shape(CLAIMS)
+def of_a_human_when_there_is_nothing(desk: Desk) -> Verb:
+    desk.warm()
+    return lambda: desk.board.claim(Worker("eve", "human", session="s1"))
+
+
+@shape(CLAIMS)
+def with_a_request_key_when_there_is_nothing(desk: Desk) -> Verb:
+    desk.warm()
+    return lambda: desk.board.claim(ANN, request_key="k")
+
+
+@shape(CLAIMS)
+def with_the_completion_before_when_there_is_nothing(desk: Desk) -> Verb:
+    task = desk.claimed()
+    return lambda: task.complete("done", claim_next=True)
+
+
+@shape(CLAIMS)
 def when_the_dead_are_looked_for(desk: Desk) -> Verb:
     desk.warm()
     desk.board.add("x")
-    desk.clock.advance(2)
+    desk.late()
     return lambda: got(desk.board.claim(ANN))
 
 
@@ -166,7 +189,7 @@ def when_somebody_has_died(desk: Desk) -> Verb:
     desk.warm()
     desk.far.add("x")
     desk.far.claim(DEAD)
-    desk.clock.advance(2)
+    desk.late()
     return lambda: got(desk.board.claim(ANN))
 
 
@@ -176,8 +199,7 @@ def when_a_lease_has_run_out(desk: Desk) -> Verb:
     desk.far.add("x", id="t")
     desk.far.claim(BEN, lease=1)
     desk.far.add("y", priority=-1)
-    desk.clock.advance(1.5)
-    desk.board._reaped = float("-inf")  # however slow the last look was
+    desk.late()
     return lambda: got(desk.board.claim(ANN))
 
 
@@ -441,6 +463,7 @@ MORE = {
     "when files that one holds are to be renewed": 4,
     "by name what one holds already": 4,
     "with the completion before and files": 4,
+    "with the completion before when there is nothing": 4,
     "when what else one holds is to be renewed": 4,
     "when other files are to be renewed": 6,
 }

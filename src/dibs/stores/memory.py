@@ -130,7 +130,6 @@ class MemoryTx:
 
     def __init__(self, tables: Tables, now: float) -> None:
         self.now = now
-        self.began = time.monotonic()
         self.changed = False
         self._t = tables
         self._undo: list[Callable[[], Any]] = []
@@ -190,9 +189,11 @@ class MemoryTx:
     def foresee(self, **hints: object) -> None:
         pass
 
-    def holders(self) -> list[Worker]:
+    def holders(self) -> tuple[list[Worker], float]:
+        began = time.monotonic()
         working = (self._t.tasks[i].holder for i in self._t.working)
-        return [*(holder for holder in working if holder), *(lock.holder for lock in self._t.locks.values())]
+        found = [*(holder for holder in working if holder), *(lock.holder for lock in self._t.locks.values())]
+        return found, time.monotonic() - began
 
     def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
         return self.locks(patterns), True

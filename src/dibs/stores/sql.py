@@ -53,7 +53,6 @@ class SqlTx:
 
     def __init__(self, rows: Rows, many: Many, now: float) -> None:
         self.now = now
-        self.began = time.monotonic()
         self.changed = False
         self._rows = rows
         self._many = many
@@ -157,10 +156,12 @@ class SqlTx:
     def freeze_edges(self) -> None:
         pass
 
-    def holders(self) -> list[Worker]:
+    def holders(self) -> tuple[list[Worker], float]:
         if self.changed:
             self.flush()
-        return [worker_from(row[0]) for row in self._rows(q.HOLDERS, ())]
+        began = time.monotonic()
+        found = [worker_from(row[0]) for row in self._rows(q.HOLDERS, ())]
+        return found, time.monotonic() - began
 
     def in_progress(self, name: str | None = None) -> list[BoardTask]:
         return self._tasks(q.IN_PROGRESS, ()) if name is None else self._tasks(q.IN_PROGRESS_BY, (name,))

@@ -135,7 +135,6 @@ class PostgresQuick:
         self._random = Random()
         self._pid = 0
         self._misses = 0
-        self.found_nothing = False
 
     @property
     def now(self) -> float:
@@ -177,9 +176,8 @@ class PostgresQuick:
         if not rows or rows[0][0] is None:
             self._misses += 1
             store.expected_paths = tuple(rows[0][-1].split("\n")) if rows and rows[0][-1] else ()
-            self.found_nothing = not store.expected_paths
-            return None
-        self._misses, store.expected_paths, self.found_nothing = 0, (), False
+            return None if store.expected_paths else []
+        self._misses, store.expected_paths = 0, ()
         rows.sort(key=lambda row: (row[7], row[0]))
         seq, rank, low = rows[0][0], rows[0][7], rows[0][-2]
         if low and seq - low > store.fronts.far:

@@ -163,9 +163,11 @@ IN_PROGRESS = f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND status = 'in_p
 IN_PROGRESS_BY = f"""
 SELECT {TASK} FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND assigned_to = $2 ORDER BY lease_expires_at
 """
+# With the time that it took: what comes in one trip with it may have waited for others.
 HOLDERS = """
-SELECT DISTINCT holder FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND holder IS NOT NULL
-UNION SELECT holder FROM dibs.lock WHERE board = $1
+SELECT coalesce(array_agg(holder), '{}'), extract(epoch FROM clock_timestamp() - statement_timestamp())::float8
+FROM (SELECT holder FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND holder IS NOT NULL
+      UNION SELECT holder FROM dibs.lock WHERE board = $1) AS held
 """
 _DEPENDANTS = f"""
 SELECT {TASK} FROM dibs.task WHERE board = $1

@@ -14,8 +14,6 @@ Whoever makes tasks ready shares the board's front gate and sees to it that no f
 
 from __future__ import annotations
 
-import time
-
 from dibs.model import BoardTask, Event, Lock
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.keys import FRONTS
@@ -45,7 +43,6 @@ class Trips:
         self._board = store.board
         self._link = link
         self._writing = writing
-        self.began = time.monotonic()
         self.begun = False
         self.changed = False
         self.xid: str | None = None

@@ -221,11 +221,14 @@ class PostgresTx(PathLocks):
         tasks = self._take(row for row in rows if row[0] not in self._saved)
         return tasks + [t for t in self._saved.values() if t.status == "in_progress" and t.assigned_to == name]
 
-    def holders(self) -> list[Worker]:
+    def holders(self) -> tuple[list[Worker], float]:
         rows = self._foreseen.pop(("holders", None), None)
         if rows is None:
-            rows = self._one(q.HOLDERS)
-        return [worker_from(row[0]) for row in rows]
+            # Whoever asks for them will ask for locks that have run out next.
+            asked = (q.HOLDERS, (self._board,)), (q.LOCKS_RUN_OUT, (self._board, self.now))
+            rows, self._foreseen["run out", None] = self._ask(*asked)
+        ((texts, seconds),) = rows
+        return [worker_from(text) for text in texts], seconds
 
     def dependants(self, tasks: Sequence[BoardTask]) -> list[BoardTask]:
         if len(tasks) == 1 and (rows := self._foreseen.pop(("dependants", tasks[0].id), None)) is not None:
