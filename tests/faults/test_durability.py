@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import apsw
 import pytest
 
 from dibs import TaskBoard, fs
 from dibs.errors import OutcomeUnknown
+from dibs.stores import groupcommit
 from dibs.stores.sqlite import SqliteStore
 from tests.processes.harness import Crew, assert_whole, path_of, rows
 
@@ -104,11 +106,52 @@ def test_threads_return_only_after_a_sync_that_began_after_their_commit_and_shar
 
 
 def test_processes_share_syncs(url: str, crew: Crew) -> None:
-    actors = crew.at_barrier("commit_slowly", [(url, f"w{n}", 25) for n in range(8)])
+    """Hardly any sync serves fewer than all: in two groups that sync by turns it would be 50 and more."""
+    actors = crew.at_barrier("commit_slowly", [(url, f"w{n}", 25, 30) for n in range(8)])
     syncs = sum(int(actor.lines()[-1].split()[1]) for actor in actors)
-    assert 0 < syncs < 8 * 25, f"{syncs} syncs for {8 * 25} commits"
+    assert 25 <= syncs < 45, f"{syncs} syncs for {8 * 25} commits"
     with assert_whole(url) as board:
         assert len(board.messages(1000)) == 8 * 25
+
+
+@pytest.mark.parametrize("ended", [-60_000_000, 60_000_000], ids=["a minute ago", "before the machine was started"])
+def test_nobody_waits_for_company_that_went_home(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: int
+) -> None:
+    """The last sync took a second and covered another process as well; that was at another time."""
+
+    def never(seconds: float) -> None:
+        raise AssertionError("waited")
+
+    monkeypatch.setattr(groupcommit, "time", SimpleNamespace(monotonic_ns=time.monotonic_ns, sleep=never))
+    with TaskBoard.open(url, worker="w") as board:
+        board.tell("one")
+        company = (2**31 - 1).to_bytes(4, "little")
+        last = (0, 1_000_000, time.monotonic_ns() // 1000 + ended)
+        with open(f"{path_of(url)}-sync", "r+b") as file:
+            synced = int.from_bytes(file.read(16)[8:], "little")
+            file.seek(24)
+            file.write(b"".join(number.to_bytes(8, "little") for number in last))
+            file.seek(64 + 4 * (synced % 256))
+            file.write(company)
+        board.tell("two")
+        assert len(board.messages()) == 2
+
+
+def test_company_that_was_there_just_now_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    clock = SimpleNamespace(monotonic_ns=lambda: 10**15 + 10**8 * len(waits), sleep=waits.append)
+    monkeypatch.setattr(groupcommit, "time", clock)
+    with TaskBoard.open(url, worker="w") as board:
+        board.tell("one")
+        with open(f"{path_of(url)}-sync", "r+b") as file:
+            synced = int.from_bytes(file.read(16)[8:], "little")
+            file.seek(24)
+            file.write(b"".join(number.to_bytes(8, "little") for number in (0, 1_000_000, 10**12)))
+            file.seek(64 + 4 * (synced % 256))
+            file.write((2**31 - 1).to_bytes(4, "little"))
+        board.tell("two")
+        assert len(waits) == 7, "a tenth of a second each, up to seven tenths of what the last sync took"
 
 
 def test_normal_durability_never_syncs_in_the_call(url: str) -> None:

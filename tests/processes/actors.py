@@ -543,8 +543,8 @@ def open_only(path: str, create: str = "") -> None:
 # -- syncing
 
 
-def commit_slowly(url: str, name: str, count: str) -> None:
-    """Commit, with a disk whose sync takes 3 ms; says how many syncs that took."""
+def commit_slowly(url: str, name: str, count: str, pause: str) -> None:
+    """Commit, with a disk whose sync takes some milliseconds; says how many syncs that took."""
     from dibs import fs
     from dibs.stores.sqlite import SqliteStore
 
@@ -553,7 +553,7 @@ def commit_slowly(url: str, name: str, count: str) -> None:
     def sync(fd: int) -> None:
         nonlocal syncs
         syncs += 1
-        time.sleep(0.003)
+        time.sleep(float(pause) / 1000)
         fs.sync_data(fd)
 
     board = TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), sync=sync), worker=name)

@@ -2,16 +2,17 @@
 
 The file `board.db-sync` holds two counters of eight bytes and a flag: how many commits there have been, how many of
 them are known to be on the disk, and whether a sync has failed. A writer, still inside the gate, adds one to the
-first (`count_commit`); outside the gate it waits for its number (`wait_for`): it takes the lock on the file; if the
-second counter has reached its number, another process' sync has covered it; else it notes the first counter, syncs
-the WAL once, and stores what it noted as the second. No call returns before its commit is on the disk, but the next
-writer works while the disk does.
+first (`count_commit`); outside the gate it waits for its number (`wait_for`): where a sync is under way it waits for
+its end (a shared lock on the file, so that all who wait go on at once); if the second counter has reached its number,
+that is all. Else it locks the file alone, notes the first counter, syncs the WAL once, and stores what it noted as the
+second. No call returns before its commit is on the disk, but the next writer works while the disk does.
 
 On a disk that takes its time, writers would fall into two groups that sync by turns: those whom the last sync covered
-are just making their next commits when the next sync begins without them. So whoever is about to sync waits for them
-a little (`_gather`): no longer than a part of what the last sync took, and not at all where syncing is quick. The file
-holds, for that, what had been synced before the last sync, how long that took, and which processes made the last
-commits; where that is wrong or missing, a sync begins a little earlier or later, and no more.
+are just making their next commits when the next sync begins without them. So whoever is about to sync first waits for
+them a little (`_gather`): until a part of what the last sync took has passed since that ended, and not at all where
+syncing is quick. Nobody holds the lock meanwhile, or those waited for could not learn that they are done. The file
+holds, for that, what had been synced before the last sync, how long that took, when it ended, and which processes made
+the last commits; where that is wrong or missing, a sync begins a little earlier or later, and no more.
 
 What a crash leaves: a counter of synced commits that is too low, which costs one sync more. Only the difference of
 the two counters means anything, so a lost or old file does no harm. A failed sync raises `OutcomeUnknown`; since the
@@ -34,15 +35,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_COMMITTED, _SYNCED, _FLAG, _BEFORE, _TOOK, _WRITERS = 0, 8, 16, 24, 32, 64
+_COMMITTED, _SYNCED, _FLAG, _LAST, _WRITERS = 0, 8, 16, 24, 64
+"""Where in the file: the counters, the flag, three numbers on the last sync, the ring of writers."""
 _RING = 256
 """So many of the last commits are known by their process."""
 _FAILED, _FINE = b"\1", b"\0"
 
-SLOW = 1500
+SLOW = 300
 """Microseconds from which a sync is worth waiting for company."""
-PATIENCE = 0.4
-"""The part of a sync's time for which one waits at most."""
+PATIENCE = 0.7
+"""The part of a sync's time, from its end, for which the next one waits at most."""
 GLANCE = 0.00005
 """Seconds between two looks at whether they have come."""
 
@@ -83,7 +85,7 @@ class GroupCommit:
         try:
             number = self._counter(_COMMITTED) + 1
             fs.write_at(self._file, os.getpid().to_bytes(4, "little"), _WRITERS + 4 * (number % _RING))
-            fs.write_at(self._file, number.to_bytes(8, "little"), _COMMITTED)
+            fs.write_at(self._file, _bytes(number), _COMMITTED)
         except OSError as error:
             raise OutcomeUnknown(
                 f"the change was made, but could not be counted ({error.strerror})",
@@ -97,7 +99,7 @@ class GroupCommit:
 
         `write_through` writes the WAL into the database and syncs that; it is needed after a failed sync only.
         """
-        if self._counter(_SYNCED) >= number:
+        if self._is_synced(number):
             return
         with self.turn:
             if self._wal < 0:
@@ -105,51 +107,83 @@ class GroupCommit:
                     self._wal = os.open(self._board + "-wal", os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
                 except FileNotFoundError:
                     return  # the last connection was closed meanwhile: that wrote everything into the database
-            fs.lock(self._file)
-            try:
-                synced = self._counter(_SYNCED)
-                if synced >= number:
-                    return
-                self._gather(synced)
-                reached = fs.read_at(self._file, 8, _COMMITTED)
-                began = time.perf_counter()
-                if fs.read_at(self._file, 1, _FLAG) == _FAILED:
-                    write_through()
-                    self._sync_wal()
-                    fs.write_at(self._file, _FINE, _FLAG)
-                else:
-                    self._sync_wal()
-                took = min(int((time.perf_counter() - began) * 1_000_000), 1 << 31)
-                fs.write_at(self._file, reached, _SYNCED)
-                fs.write_at(self._file, synced.to_bytes(8, "little") + took.to_bytes(8, "little"), _BEFORE)
+            self._wait_for_a_sync()
+            if self._is_synced(number):
+                return
+            self._gather()
+            if self._is_synced(number):
+                return
+            try:  # before the lock is taken: an interruption just behind that must not leave it locked
+                if not fs.try_lock(self._file):
+                    self._wait_for_a_sync()
+                    if self._is_synced(number):
+                        return
+                    fs.lock(self._file)
+                self._sync_up_to(number, write_through)
             finally:
                 fs.unlock(self._file)
 
-    def _gather(self, synced: int) -> None:
-        """Wait a little for those whom the last sync covered: they are about to commit again."""
-        before, took = self._counter(_BEFORE), self._counter(_TOOK)
-        if took < SLOW or not 0 < synced - before < _RING // 2:
+    def _is_synced(self, number: int) -> bool:
+        return self._counter(_SYNCED) >= number
+
+    def _wait_for_a_sync(self) -> None:
+        """Return when no sync is under way."""
+        try:
+            fs.lock_shared(self._file)
+        finally:
+            fs.unlock(self._file)
+
+    def _sync_up_to(self, number: int, write_through: Callable[[], None]) -> None:
+        """Sync, unless somebody else has; the caller has the lock."""
+        synced = self._counter(_SYNCED)
+        if synced >= number:
             return
-        end = time.perf_counter() + PATIENCE * min(took, 1_000_000) / 1_000_000
-        ring = fs.read_at(self._file, 4 * _RING, _WRITERS)
-        missing = self._writers(ring, before, synced)
+        reached = self._counter(_COMMITTED)
+        began = time.monotonic_ns()
+        if fs.read_at(self._file, 1, _FLAG) == _FAILED:
+            write_through()
+            self._sync_wal()
+            fs.write_at(self._file, _FINE, _FLAG)
+        else:
+            self._sync_wal()
+        ended = time.monotonic_ns()
+        fs.write_at(self._file, _bytes(synced, (ended - began) // 1000, ended // 1000), _LAST)
+        fs.write_at(self._file, _bytes(reached), _SYNCED)
+
+    def _gather(self) -> None:
+        """Wait a little for those whom the last sync covered: they are about to commit again."""
+        before, took, ended = self._numbers(_LAST, 3)
+        synced = self._counter(_SYNCED)
+        end = ended + int(PATIENCE * min(took, 1_000_000))
+        # A time that is yet to come is that of another start of the machine.
+        if took < SLOW or not 0 < synced - before < _RING // 2 or not ended <= time.monotonic_ns() // 1000 < end:
+            return
+        missing = self._writers(before, synced)
         seen = synced
         while True:
-            committed = self._counter(_COMMITTED)
-            if committed != seen:
-                missing -= self._writers(fs.read_at(self._file, 4 * _RING, _WRITERS), seen, committed)
-                seen = committed
-            if not missing or time.perf_counter() >= end:
+            committed, now_synced = self._numbers(_COMMITTED, 2)
+            missing -= self._writers(seen, committed)
+            # Where the second counter has moved, somebody has not waited any longer.
+            if not missing or now_synced != synced or time.monotonic_ns() // 1000 >= end:
                 return
+            seen = committed
             time.sleep(GLANCE)
 
-    def _writers(self, ring: bytes, after: int, until: int) -> set[bytes]:
+    def _writers(self, after: int, until: int) -> set[bytes]:
         """The processes that made the commits after one number and up to another, as far as they are still known."""
         first = max(after + 1, until - _RING // 2)
+        if first > until:
+            return set()
+        ring = fs.read_at(self._file, 4 * _RING, _WRITERS)
         return {ring[4 * (n % _RING) : 4 * (n % _RING) + 4] for n in range(first, until + 1)}
 
     def _counter(self, offset: int) -> int:
         return int.from_bytes(fs.read_at(self._file, 8, offset), "little")
+
+    def _numbers(self, offset: int, count: int) -> list[int]:
+        """As many counters behind each other, from one look."""
+        data = fs.read_at(self._file, 8 * count, offset)
+        return [int.from_bytes(data[8 * at : 8 * at + 8], "little") for at in range(count)]
 
     def _sync_wal(self) -> None:
         try:
@@ -161,3 +195,7 @@ class GroupCommit:
                 hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
                 path=self._board,
             ) from error
+
+
+def _bytes(*numbers: int) -> bytes:
+    return b"".join(number.to_bytes(8, "little") for number in numbers)
