@@ -17,7 +17,7 @@ if sys.platform == "win32":
     import msvcrt
     import time
 
-    def lock(fd: int) -> None:
+    def lock(fd: int, glances: int = 0) -> None:
         """Wait for the exclusive lock on an open file; it ends with `unlock`, or with the process."""
         while True:
             os.lseek(fd, 1 << 30, os.SEEK_SET)  # far beyond any content: Windows locks bind readers too
@@ -28,7 +28,7 @@ if sys.platform == "win32":
             else:
                 return
 
-    def lock_shared(fd: int) -> None:
+    def lock_shared(fd: int, glances: int = 0) -> None:
         """Windows' own locks are exclusive: readers take turns."""
         lock(fd)
 
@@ -61,13 +61,21 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def lock(fd: int) -> None:
-        """Wait for the exclusive lock on an open file; it ends with `unlock`, or with the process."""
-        fcntl.flock(fd, fcntl.LOCK_EX)
+    _let_others_run = getattr(os, "sched_yield", None)
 
-    def lock_shared(fd: int) -> None:
-        """Wait for the lock that any number of readers may have at once."""
-        fcntl.flock(fd, fcntl.LOCK_SH)
+    def lock(fd: int, glances: int = 0) -> None:
+        """Wait for the exclusive lock on an open file; it ends with `unlock`, or with the process.
+
+        For a lock that nobody keeps for longer than a fraction of a millisecond: look so often, letting others run in
+        between, before falling asleep. To be woken takes longer than that, and meanwhile nobody would have the lock.
+        """
+        if not _glance(fd, False, glances):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+
+    def lock_shared(fd: int, glances: int = 0) -> None:
+        """Wait for the lock that any number of readers may have at once; `glances` as for `lock`."""
+        if not _glance(fd, True, glances):
+            fcntl.flock(fd, fcntl.LOCK_SH)
 
     def try_lock(fd: int, shared: bool = False) -> bool:
         """Take the lock on an open file if nobody has it, or, where it is to be shared, nobody has it alone."""
@@ -76,6 +84,14 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _glance(fd: int, shared: bool, times: int) -> bool:
+        if _let_others_run is not None:
+            for _ in range(times):
+                if try_lock(fd, shared):
+                    return True
+                _let_others_run()
+        return False
 
     def unlock(fd: int) -> None:
         """Let go of whatever lock there is; none is fine, too."""

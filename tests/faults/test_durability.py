@@ -114,44 +114,35 @@ def test_processes_share_syncs(url: str, crew: Crew) -> None:
         assert len(board.messages(1000)) == 8 * 25
 
 
-@pytest.mark.parametrize("ended", [-60_000_000, 60_000_000], ids=["a minute ago", "before the machine was started"])
-def test_nobody_waits_for_company_that_went_home(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ended: int
-) -> None:
-    """The last sync took a second and covered another process as well; that was at another time."""
-
-    def never(seconds: float) -> None:
-        raise AssertionError("waited")
-
-    monkeypatch.setattr(groupcommit, "time", SimpleNamespace(monotonic_ns=time.monotonic_ns, sleep=never))
+def with_company(url: str, ended: int) -> None:
+    """As if the last sync had taken a second, had covered a commit of another process as well, and ended then (µs)."""
     with TaskBoard.open(url, worker="w") as board:
         board.tell("one")
-        company = (2**31 - 1).to_bytes(4, "little")
-        last = (0, 1_000_000, time.monotonic_ns() // 1000 + ended)
-        with open(f"{path_of(url)}-sync", "r+b") as file:
-            synced = int.from_bytes(file.read(16)[8:], "little")
-            file.seek(24)
-            file.write(b"".join(number.to_bytes(8, "little") for number in last))
-            file.seek(64 + 4 * (synced % 256))
-            file.write(company)
-        board.tell("two")
-        assert len(board.messages()) == 2
+    with open(f"{path_of(url)}-sync", "r+b") as file:
+        synced = int.from_bytes(file.read(16)[8:], "little")
+        file.seek(24)
+        file.write(b"".join(number.to_bytes(8, "little") for number in (synced - 1, 1_000_000, ended)))
+        file.seek(64 + 4 * (synced % 256))
+        file.write((2**31 - 1).to_bytes(4, "little"))
 
 
-def test_company_that_was_there_just_now_is_waited_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    clock = SimpleNamespace(monotonic_ns=lambda: 10**15 + 10**8 * len(waits), sleep=waits.append)
+@pytest.mark.parametrize(
+    ("ended", "waits"),
+    [(10**12, 7), (10**12 - 10**6, 0), (10**12 + 10**6, 0)],
+    ids=["just now", "a second ago", "at another start of the machine"],
+)
+def test_company_is_waited_for_if_it_was_there_just_now(
+    url: str, monkeypatch: pytest.MonkeyPatch, ended: int, waits: int
+) -> None:
+    """Each wait is a tenth of a second here: they go on for seven tenths of what the last sync took."""
+    waited: list[float] = []
+    clock = SimpleNamespace(monotonic_ns=lambda: 10**15 + 10**8 * len(waited), sleep=waited.append)
+    with_company(url, ended)
     monkeypatch.setattr(groupcommit, "time", clock)
     with TaskBoard.open(url, worker="w") as board:
-        board.tell("one")
-        with open(f"{path_of(url)}-sync", "r+b") as file:
-            synced = int.from_bytes(file.read(16)[8:], "little")
-            file.seek(24)
-            file.write(b"".join(number.to_bytes(8, "little") for number in (0, 1_000_000, 10**12)))
-            file.seek(64 + 4 * (synced % 256))
-            file.write((2**31 - 1).to_bytes(4, "little"))
         board.tell("two")
-        assert len(waits) == 7, "a tenth of a second each, up to seven tenths of what the last sync took"
+        assert len(board.messages()) == 2
+    assert len(waited) == waits
 
 
 def test_normal_durability_never_syncs_in_the_call(url: str) -> None:

@@ -35,11 +35,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_COMMITTED, _SYNCED, _FLAG, _LAST, _WRITERS = 0, 8, 16, 24, 64
-"""Where in the file: the counters, the flag, three numbers on the last sync, the ring of writers."""
+_COMMITTED, _SYNCED, _FLAG, _WRITERS = 0, 8, 16, 64
+"""Where in the file: the counters, the flag, behind it three numbers on the last sync, and the ring of writers."""
 _RING = 256
 """So many of the last commits are known by their process."""
-_FAILED, _FINE = b"\1", b"\0"
+_FINE, _FAILED = 0, 1
 
 SLOW = 300
 """Microseconds from which a sync is worth waiting for company."""
@@ -47,6 +47,8 @@ PATIENCE = 0.7
 """The part of a sync's time, from its end, for which the next one waits at most."""
 GLANCE = 0.00005
 """Seconds between two looks at whether they have come."""
+GLANCES = 30
+"""Looks at whether a quick sync has ended before one falls asleep."""
 
 
 class GroupCommit:
@@ -56,6 +58,8 @@ class GroupCommit:
         self._board = board
         self._sync = sync
         self._file = self._wal = -1
+        self._is_slow = True
+        """Is the disk, as far as this process knows? It takes a look at what others have found."""
 
     @property
     def is_open(self) -> bool:
@@ -78,13 +82,14 @@ class GroupCommit:
             self._wal = -1
 
     def committed(self) -> int:
-        return self._counter(_COMMITTED)
+        return self._numbers(_COMMITTED, 1)[0]
 
     def count_commit(self) -> int:
         """The number of the commit that was just made; the caller has the gate."""
         try:
-            number = self._counter(_COMMITTED) + 1
-            fs.write_at(self._file, os.getpid().to_bytes(4, "little"), _WRITERS + 4 * (number % _RING))
+            number = self.committed() + 1
+            if self._is_slow:  # else nobody waits for anybody
+                fs.write_at(self._file, os.getpid().to_bytes(4, "little"), _WRITERS + 4 * (number % _RING))
             fs.write_at(self._file, _bytes(number), _COMMITTED)
         except OSError as error:
             raise OutcomeUnknown(
@@ -107,12 +112,11 @@ class GroupCommit:
                     self._wal = os.open(self._board + "-wal", os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
                 except FileNotFoundError:
                     return  # the last connection was closed meanwhile: that wrote everything into the database
-            self._wait_for_a_sync()
-            if self._is_synced(number):
-                return
-            self._gather()
-            if self._is_synced(number):
-                return
+            if self._is_slow:
+                self._wait_for_a_sync()
+                if self._is_synced(number):
+                    return
+                self._gather()
             try:  # before the lock is taken: an interruption just behind that must not leave it locked
                 if not fs.try_lock(self._file):
                     self._wait_for_a_sync()
@@ -124,39 +128,36 @@ class GroupCommit:
                 fs.unlock(self._file)
 
     def _is_synced(self, number: int) -> bool:
-        return self._counter(_SYNCED) >= number
+        return self._numbers(_SYNCED, 1)[0] >= number
 
     def _wait_for_a_sync(self) -> None:
         """Return when no sync is under way."""
         try:
-            fs.lock_shared(self._file)
+            fs.lock_shared(self._file, 0 if self._is_slow else GLANCES)
         finally:
             fs.unlock(self._file)
 
     def _sync_up_to(self, number: int, write_through: Callable[[], None]) -> None:
         """Sync, unless somebody else has; the caller has the lock."""
-        synced = self._counter(_SYNCED)
+        reached, synced, flag = self._numbers(_COMMITTED, 3)
         if synced >= number:
             return
-        reached = self._counter(_COMMITTED)
         began = time.monotonic_ns()
-        if fs.read_at(self._file, 1, _FLAG) == _FAILED:
+        if flag == _FAILED:
             write_through()
-            self._sync_wal()
-            fs.write_at(self._file, _FINE, _FLAG)
-        else:
-            self._sync_wal()
+        self._sync_wal()
         ended = time.monotonic_ns()
-        fs.write_at(self._file, _bytes(synced, (ended - began) // 1000, ended // 1000), _LAST)
-        fs.write_at(self._file, _bytes(reached), _SYNCED)
+        took = (ended - began) // 1000
+        self._is_slow = took >= SLOW
+        fs.write_at(self._file, _bytes(reached, _FINE, synced, took, ended // 1000), _SYNCED)
 
     def _gather(self) -> None:
         """Wait a little for those whom the last sync covered: they are about to commit again."""
-        before, took, ended = self._numbers(_LAST, 3)
-        synced = self._counter(_SYNCED)
+        synced, _, before, took, ended = self._numbers(_SYNCED, 5)
+        self._is_slow = took >= SLOW
         end = ended + int(PATIENCE * min(took, 1_000_000))
         # A time that is yet to come is that of another start of the machine.
-        if took < SLOW or not 0 < synced - before < _RING // 2 or not ended <= time.monotonic_ns() // 1000 < end:
+        if not self._is_slow or not 0 < synced - before < _RING // 2 or not ended <= time.monotonic_ns() // 1000 < end:
             return
         missing = self._writers(before, synced)
         seen = synced
@@ -177,9 +178,6 @@ class GroupCommit:
         ring = fs.read_at(self._file, 4 * _RING, _WRITERS)
         return {ring[4 * (n % _RING) : 4 * (n % _RING) + 4] for n in range(first, until + 1)}
 
-    def _counter(self, offset: int) -> int:
-        return int.from_bytes(fs.read_at(self._file, 8, offset), "little")
-
     def _numbers(self, offset: int, count: int) -> list[int]:
         """As many counters behind each other, from one look."""
         data = fs.read_at(self._file, 8 * count, offset)
@@ -189,7 +187,7 @@ class GroupCommit:
         try:
             self._sync(self._wal)
         except OSError as error:
-            fs.write_at(self._file, _FAILED, _FLAG)
+            fs.write_at(self._file, _bytes(_FAILED), _FLAG)
             raise OutcomeUnknown(
                 f"the disk did not confirm the write ({error.strerror or error})",
                 hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",

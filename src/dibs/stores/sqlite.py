@@ -54,6 +54,8 @@ WAL_PAGES = 4000
 """Checkpoint when the WAL has this many pages (8 MB)."""
 WAL_BYTES = 32 * 1024 * 1024
 """The WAL file is cut back to this size when it is reset."""
+GLANCES = 30
+"""Looks at the gate before a writer falls asleep in front of it: most are through in less than being woken takes."""
 QUIET = 5.0
 """Seconds without a change after which whoever waits looks less often."""
 PAGE = 2048
@@ -335,7 +337,7 @@ class SqliteStore:
         self._cursor.executemany(sql, rows)
 
     def _begin_write(self) -> SqlTx:
-        fs.lock(self._gate)
+        fs.lock(self._gate, GLANCES)
         try:
             execute = self._cursor.execute
             execute("BEGIN IMMEDIATE")
