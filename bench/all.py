@@ -17,6 +17,7 @@ from pg_contenders import ABSENT
 SCRIPTS = (
     ("throughput",),
     ("throughput", "--sync", "normal"),
+    ("disks",),
     ("growth",),
     ("fairness",),
     ("startup",),

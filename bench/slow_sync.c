@@ -1,5 +1,5 @@
 /* fsync and fdatasync that take SLOW_SYNC_MS milliseconds longer: what a disk that really writes costs.
-   Built and preloaded by bench/throughput.py --sync-ms N; it slows every contender alike. */
+   Built and preloaded by bench/disks.py; it slows every contender alike. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -8,6 +8,8 @@
 static void wait_as_a_disk_would(void) {
     const char *text = getenv("SLOW_SYNC_MS");
     double ms = text ? atof(text) : 0;
+    if (ms <= 0)
+        return;
     struct timespec pause = {(time_t)(ms / 1000), (long)((ms - 1000 * (long)(ms / 1000)) * 1e6)};
     nanosleep(&pause, NULL);
 }

@@ -4,16 +4,11 @@ Each contender gets the same backlog of tasks that are all ready. 1, 4, 16 and 3
 barrier and then claim and complete, one task after the other, for `--seconds`; every acknowledged call is
 durable (`--sync full`, the default) or consistent (`--sync normal`), the same for all. Contenders take
 turns within a round; a figure is the median of the rounds. The rate counts distinct tasks, so a queue that
-hands a task to two processes gains nothing by it; doubles and errors are shown. `--sync-ms N` makes every sync
-N milliseconds longer, for all alike: where a virtual disk answers in 0.2 ms, an SSD that really writes takes 1 to 10.
-Repeat: `python bench/throughput.py [--sync-ms 3]`, about 5 minutes.
+hands a task to two processes gains nothing by it; doubles and errors are shown. How much the disk decides:
+disks.py. Repeat: `python bench/throughput.py`, about 5 minutes.
 """
 
-import atexit
 import os
-import shutil
-import subprocess
-import tempfile
 from statistics import median
 
 import common
@@ -24,13 +19,10 @@ from contenders import OTHERS, OURS
 def main():
     parser = common.arguments(__doc__, seconds=3, processes=(1, 4, 16, 32), rounds=3)
     parser.add_argument("--backlog", type=int, help="tasks waiting (default: enough for the fastest)")
-    parser.add_argument("--sync-ms", type=float, help="make each sync this much longer, for all (needs a C compiler)")
     parser.add_argument("--contenders", metavar="NAME,…", help="only those whose names begin so")
     options = parser.parse_args()
     if options.quick:
         options.seconds, options.rounds, options.processes = 0.3, 1, (4,)
-    if options.sync_ms:
-        slow_down_syncs(options.sync_ms)
     each_second = 10_000 if options.sync == "full" else 30_000
     backlog = options.backlog or max(5_000, int(each_second * options.seconds))
     contenders = chosen(options.contenders)
@@ -59,30 +51,18 @@ def main():
     )
     show(figures)
     prefix = "" if options.sync == "full" else f" ({options.sync})"
-    if options.sync_ms:
-        prefix = f" (syncs {options.sync_ms:g} ms longer)"
     targets = [
         report.target(f"dibs{prefix} at 4 processes / best other", entry["to_best_other"], 2.5, at_least=True)
         for entry in figures
         if entry["contender"] == "dibs" and entry["processes"] == 4 and entry["to_best_other"]
     ]
     report.publish(
-        "throughput-slow-disk" if options.sync_ms else "throughput",
+        "throughput",
         options,
         figures,
         targets,
         lambda pyplot: plot(pyplot, figures, options),
     )
-
-
-def slow_down_syncs(milliseconds):
-    """Let every process that is started from here on wait that much longer for the disk."""
-    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "slow_sync.c")
-    library = os.path.join(tempfile.mkdtemp(prefix="slow-sync-"), "slow_sync.so")
-    atexit.register(shutil.rmtree, os.path.dirname(library), ignore_errors=True)
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    os.environ["LD_PRELOAD"] = library
-    os.environ["SLOW_SYNC_MS"] = str(milliseconds)
 
 
 def chosen(names):
