@@ -145,6 +145,32 @@ def test_company_is_waited_for_if_it_was_there_just_now(
     assert len(waited) == waits
 
 
+@pytest.mark.parametrize(("others", "looks"), [(0, True), (1, True), (3, False)], ids=["alone", "a fair half", "most"])
+def test_whoever_gets_more_than_its_share_queues_at_the_gate(
+    url: str, monkeypatch: pytest.MonkeyPatch, others: int, looks: bool
+) -> None:
+    """Every second of the last commits is ours; the rest are of so many others."""
+    glances: list[int] = []
+    lock = fs.lock
+
+    def watched(fd: int, times: int = 0) -> None:
+        glances.append(times)
+        lock(fd)
+
+    monkeypatch.setattr(fs, "lock", watched)
+    writers = [2**22 + n // 2 % others if others and n % 2 else os.getpid() for n in range(256)]
+    with TaskBoard.open(url, worker="w", durability="normal") as board:
+        for _ in range(groupcommit.SHARES - 1):
+            board.tell("one of ours")
+        with open(f"{path_of(url)}-sync", "r+b") as file:
+            file.write((2560).to_bytes(8, "little"))
+            file.seek(64)
+            file.write(b"".join(pid.to_bytes(4, "little") for pid in writers))
+        board.tell("the one after which it looks at its share")
+        board.tell("the next")
+    assert (glances[-1] > 0) is looks
+
+
 def test_normal_durability_never_syncs_in_the_call(url: str) -> None:
     def never(fd: int) -> None:
         raise AssertionError("synced")

@@ -19,7 +19,8 @@ the two counters means anything, so a lost or old file does no harm. A failed sy
 kernel reports it once and may have dropped the unwritten pages, the flag makes the next writer, whichever process it
 is, write the whole WAL into the database (`write_through`) before anything later is acknowledged.
 
-The first counter also tells waiting processes that something has changed.
+The first counter also tells waiting processes that something has changed, and from the last commits' processes a writer
+sees whether it gets more than its share (`had_its_share`): then it is to queue at the gate, instead of slipping in.
 """
 
 from __future__ import annotations
@@ -49,6 +50,10 @@ GLANCE = 0.00005
 """Seconds between two looks at whether they have come."""
 GLANCES = 30
 """Looks at whether a quick sync has ended before one falls asleep."""
+SHARES = 16
+"""So many commits of a process are between two looks at whether it gets more than its share."""
+FAIR = 1.6
+"""So many times its share counts as no more than that: of few commits, some have more by chance."""
 
 
 class GroupCommit:
@@ -60,6 +65,9 @@ class GroupCommit:
         self._file = self._wal = -1
         self._is_slow = True
         """Is the disk, as far as this process knows? It takes a look at what others have found."""
+        self._counted = 0
+        self.had_its_share = False
+        """Did this process make more of the last commits than others? Then it is to queue, and not to look."""
 
     @property
     def is_open(self) -> bool:
@@ -88,9 +96,13 @@ class GroupCommit:
         """The number of the commit that was just made; the caller has the gate."""
         try:
             number = self.committed() + 1
-            if self._is_slow:  # else nobody waits for anybody
-                fs.write_at(self._file, os.getpid().to_bytes(4, "little"), _WRITERS + 4 * (number % _RING))
+            me = os.getpid().to_bytes(4, "little")
+            fs.write_at(self._file, me, _WRITERS + 4 * (number % _RING))
             fs.write_at(self._file, _bytes(number), _COMMITTED)
+            self._counted += 1
+            if self._counted % SHARES == 0:
+                last = self._writers(0, number)
+                self.had_its_share = last.count(me) * len(set(last)) > FAIR * len(last)
         except OSError as error:
             raise OutcomeUnknown(
                 f"the change was made, but could not be counted ({error.strerror})",
@@ -159,24 +171,22 @@ class GroupCommit:
         # A time that is yet to come is that of another start of the machine.
         if not self._is_slow or not 0 < synced - before < _RING // 2 or not ended <= time.monotonic_ns() // 1000 < end:
             return
-        missing = self._writers(before, synced)
+        missing = set(self._writers(before, synced))
         seen = synced
         while True:
             committed, now_synced = self._numbers(_COMMITTED, 2)
-            missing -= self._writers(seen, committed)
+            missing.difference_update(self._writers(seen, committed))
             # Where the second counter has moved, somebody has not waited any longer.
             if not missing or now_synced != synced or time.monotonic_ns() // 1000 >= end:
                 return
             seen = committed
             time.sleep(GLANCE)
 
-    def _writers(self, after: int, until: int) -> set[bytes]:
+    def _writers(self, after: int, until: int) -> list[bytes]:
         """The processes that made the commits after one number and up to another, as far as they are still known."""
-        first = max(after + 1, until - _RING // 2)
-        if first > until:
-            return set()
-        ring = fs.read_at(self._file, 4 * _RING, _WRITERS)
-        return {ring[4 * (n % _RING) : 4 * (n % _RING) + 4] for n in range(first, until + 1)}
+        first = max(after + 1, until - _RING + 1)
+        ring = fs.read_at(self._file, 4 * _RING, _WRITERS) if first <= until else b""
+        return [ring[4 * (n % _RING) : 4 * (n % _RING) + 4] for n in range(first, until + 1)]
 
     def _numbers(self, offset: int, count: int) -> list[int]:
         """As many counters behind each other, from one look."""

@@ -55,7 +55,8 @@ WAL_PAGES = 4000
 WAL_BYTES = 32 * 1024 * 1024
 """The WAL file is cut back to this size when it is reset."""
 GLANCES = 30
-"""Looks at the gate before a writer falls asleep in front of it: most are through in less than being woken takes."""
+"""Looks at the gate before a writer falls asleep in front of it: most are through in less than being woken takes. Who
+looks may be quicker than who was woken, so whoever had more than its share does not look."""
 QUIET = 5.0
 """Seconds without a change after which whoever waits looks less often."""
 PAGE = 2048
@@ -337,7 +338,7 @@ class SqliteStore:
         self._cursor.executemany(sql, rows)
 
     def _begin_write(self) -> SqlTx:
-        fs.lock(self._gate, GLANCES)
+        fs.lock(self._gate, 0 if self._syncs.had_its_share else GLANCES)
         try:
             execute = self._cursor.execute
             execute("BEGIN IMMEDIATE")
