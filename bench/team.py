@@ -158,7 +158,7 @@ def by_pool(url, folder, options):
         from dibs.pool.pool import AgentPool
 
         agent = [sys.executable, "-c", AGENT.replace("{", "{{").replace("}", "}}"), str(options.task_ms / 1000)]
-        with tempfile.TemporaryDirectory(dir=folder) as workspace:
+        with tempfile.TemporaryDirectory() as workspace:  # outside this repository, which would keep the logs
             async with AgentPool(board=url, workspace=workspace, max_agents=options.workers, agent=agent) as pool:
                 spent = {}
                 watching = asyncio.create_task(watch(spent, 0.2))
@@ -212,7 +212,7 @@ async def idling(options):
         url = f"sqlite:{os.path.join(os.path.abspath(folder), 'board.db')}"
         idler = [sys.executable, "-c", IDLER.replace("{", "{{").replace("}", "}}")]
         lead = [sys.executable, "-c", "import time; time.sleep(3600)"]
-        with tempfile.TemporaryDirectory(dir=folder) as workspace:
+        with tempfile.TemporaryDirectory() as workspace:  # outside this repository, which would keep the logs
             async with AgentPool(
                 board=url, workspace=workspace, max_agents=options.workers, agent=idler, lead_agent=lead
             ) as pool:

@@ -50,11 +50,14 @@ def work(task):
         leave("is stubborn")
         while True:
             time.sleep(1)
-    if word == "commit":
+    if word in ("commit", "halfway"):
         with open(task.id, "w") as file:
-            file.write("text")
+            file.write(f"text of {os.getpid()}")
         subprocess.run(["git", "add", task.id], check=True)
         subprocess.run(["git", "commit", "--quiet", "-m", task.id], check=True)
+    if word == "halfway" and not there("went halfway"):
+        leave("went halfway")
+        os._exit(7)
     if word == "fail":
         task.fail("it cannot be done")
         return
@@ -318,8 +321,12 @@ def test_without_anything_to_do_it_says_so_and_starts_nobody(place: Place) -> No
     assert json.loads(out)["ending"] == "nothing to do"
     place.add({"id": "h", "description": "for a person", "reserved": "human"})
     code, _, err = place.run()
-    assert code == 3
-    assert "1 task is open, but it waits" in err
+    assert code == 1
+    assert "nothing can be claimed: 1 pending cannot go on: h is reserved for a human" in err
+    code, out, _ = place.run("--json")
+    assert code == 1
+    summary = json.loads(out)
+    assert (summary["ending"], summary["counts"]["pending"], summary["results"]) == ("stuck", 1, [])
     assert not (place.work / ".dibs" / "team").exists()
 
 
@@ -512,11 +519,31 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.check_output(["git", *words], cwd=folder, text=True).strip()
 
 
-def test_with_worktrees_the_summary_says_how_to_merge_and_that_works(place: Place) -> None:
+def make_repository(place: Place) -> None:
     git(place.work, "init", "--quiet")
     for words in (("config", "user.name", "alice"), ("config", "user.email", "alice@example.org")):
         git(place.work, *words)
     git(place.work, "commit", "--quiet", "--allow-empty", "-m", "start")
+
+
+def test_a_branch_with_work_that_somebody_else_finished_is_not_one_to_merge_unseen(place: Place) -> None:
+    make_repository(place)
+    place.add("wait b", "halfway a")
+    team = place.start("-n", "2", "--worktrees", "--restarts", "0")  # whoever crashes does not come back
+    until(lambda: (place.home / "went halfway").exists(), "one has crashed")
+    place.go()
+    out, _ = team.communicate(timeout=PATIENCE)
+    assert place.statuses() == {"a": "completed", "b": "completed"}
+    left, right = re.split(r"look\s+before\s+you\s+merge:\n", out)
+    assert re.findall(r"^  git merge dibs/\S+  +# 1 commit$", left, re.MULTILINE)
+    found = re.search(r"^  git log -p HEAD\.\.(\S+)  +# not finished: a\n  git merge (\S+) ", right, re.MULTILINE)
+    assert found, out
+    assert found[1] == found[2]
+    assert found[1] not in left.split("Work that is on branches")[1]
+
+
+def test_with_worktrees_the_summary_says_how_to_merge_and_that_works(place: Place) -> None:
+    make_repository(place)
     place.add("commit a", "commit b", "commit c")
     code, out, _ = place.run("-n", "2", "--worktrees")
     assert code == 0, out

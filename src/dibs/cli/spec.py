@@ -377,7 +377,7 @@ COMMANDS: tuple[Command, ...] = (
              "start a lead, too, that plans this as tasks and answers questions (@FILE: from a file)"),
             ("--lead-agent", "", "CLIENT", "text", False, "what the lead is (default: as the workers)"),
             ("--tasks", "", "FILE", "text", False,
-             "first add the tasks of a file, as dibs add --file does; the same file again goes on with them"),
+             "first add the tasks of a file, as dibs add --file does; the same file, unchanged, goes on with them"),
             ("--name", "", "NAME", "text", False,
              "NAME-worker-1, not worker-1: tells several teams on one board apart"),
             ("--worktrees", "", "", "flag", False, "each worker gets a git worktree and branch of its own"),

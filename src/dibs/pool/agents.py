@@ -88,6 +88,8 @@ class Agent:
         self.error: str | None = None
         self.exit_code: int | None = None
         self.tasks: list[str] = []
+        self.begun: dict[str, None] = {}
+        """Tasks that it claimed, in order."""
         self.done_in_run = 0
         """Tasks that were closed in this start, one way or another."""
         self.failures = 0
@@ -261,6 +263,9 @@ class Agent:
         except OSError:
             return ""
 
+    def __repr__(self) -> str:
+        return f"<Agent {self.name} {self.state}, {len(self.tasks)} done>"
+
     def result(self) -> AgentResult:
         status, error = self.status or COMPLETED, self.error
         if self.is_given_up and status == COMPLETED:
@@ -273,6 +278,7 @@ class Agent:
             error=error,
             duration=round(self.seconds, 3),
             tasks=self.tasks,
+            unfinished=[task for task in self.begun if task not in self.tasks],
             runs=self.run,
             exit_code=self.exit_code,
             output_file=self.output_file,

@@ -31,6 +31,7 @@ class AgentResult:
         "error",
         "duration",
         "tasks",
+        "unfinished",
         "runs",
         "exit_code",
         "output_file",
@@ -48,6 +49,7 @@ class AgentResult:
         error: str | None = None,
         duration: float = 0.0,
         tasks: Iterable[str] = (),
+        unfinished: Iterable[str] = (),
         runs: int = 0,
         exit_code: int | None = None,
         output_file: str | None = None,
@@ -66,6 +68,8 @@ class AgentResult:
         """Seconds that its process lived, over all runs."""
         self.tasks = list(tasks)
         """The tasks that it completed, or handed in for review, in order."""
+        self.unfinished = list(unfinished)
+        """Tasks that it claimed and did not complete: given back, failed, perhaps done by somebody else since."""
         self.runs = runs
         self.exit_code = exit_code
         self.output_file = output_file
@@ -76,7 +80,7 @@ class AgentResult:
         return {name: getattr(self, name) for name in self.__slots__}
 
     def __repr__(self) -> str:
-        return f"<AgentResult {self.agent} {self.status}, {len(self.tasks)} tasks, {self.duration:.1f} s>"
+        return f"<AgentResult {self.agent} {self.status}, {len(self.tasks)} done, {self.duration:.1f} s>"
 
 
 class Results(list[AgentResult]):
@@ -101,7 +105,7 @@ class PoolEvent:
     agent_gave_up    yes    why
     output           yes    text: a line that it printed (only if the pool was asked to `tail`)
     board            maybe  seq, action, task_id, worker, details: an event of the board's changelog, by whoever;
-                            of a message also `to` (None: everybody)
+                            of a message also `to` (None: everybody), of a claim and a new task `description`
     waiting          -      (nothing): the team can do nothing until workers outside of it have finished
     board_away       -      (nothing): the board cannot be reached, and the run goes on as far as it can
     run_ended        -      ending, why, seconds

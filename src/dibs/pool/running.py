@@ -230,6 +230,8 @@ class Run:
             holder = (event.data or {}).get("set", {}).get("holder") or {}
             self._sessions[task] = holder.get("session") if isinstance(holder, dict) else None
         if agent is not None and task is not None and self._is_of(agent, task):
+            if event.action == "claimed_activity":
+                agent.begun[task] = None
             agent.done_in_run += event.action in _CLOSING
             if event.action in _DOING and task not in agent.tasks:
                 agent.tasks.append(task)

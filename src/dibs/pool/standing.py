@@ -68,6 +68,9 @@ class Standing:
             mine = name in sessions and (task.holder is None or task.holder.session in (None, sessions[name]))
             (self.holding[name] if mine else self.others).append(task)
 
+    def __repr__(self) -> str:
+        return f"<Standing {self.completed} of {self.total} completed, {self.ready} ready, {len(self.claims)} claimed>"
+
     @property
     def total(self) -> int:
         return sum(self.counts.values())

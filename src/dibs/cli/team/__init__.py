@@ -28,12 +28,14 @@ from dibs.times import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any, Protocol
 
     from dibs.board import TaskBoard
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.cli.taskfile import Entry
+    from dibs.model import TaskStatus
     from dibs.pool import PoolEvent, Results
     from dibs.pool.pool import AgentPool
 
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
 
 
 OK, REFUSED, NOTHING = 0, 1, 3
+STUCK, NOTHING_TO_DO = "stuck", "nothing to do"
+"""Endings of a team that does not even begin."""
 AGENTS = 4
 MOST = 64
 TICK = 0.25
@@ -72,21 +76,26 @@ def team(ctx: Context, args: Args) -> int:
 
         tasks = read(args.tasks)  # before anything is made or started
     if lead is None and args.tasks is None:
-        why = _nothing_to_do(ctx.board)
+        why = _cannot_begin(ctx.board)
         if why is not None:
-            return _say_nothing(ctx, why)
+            return _say_why(ctx, why)
     ctx.close()  # the pool opens it for itself
     show = Show(ctx, options, lead, None if tasks is None else (args.tasks, tasks))
     try:
         return asyncio.run(show.play())
-    except NothingToDo as nothing:
-        return _say_nothing(ctx, str(nothing))
+    except CannotBegin as why:
+        return _say_why(ctx, why)
     finally:
         show.out.close()
 
 
-class NothingToDo(Exception):
+class CannotBegin(Exception):
     """Why a team need not begin."""
+
+    def __init__(self, ending: str, why: str, counts: Mapping[TaskStatus, int]) -> None:
+        super().__init__(why)
+        self.ending = ending
+        self.counts = counts
 
 
 # -- the command line
@@ -155,26 +164,33 @@ def _key(entries: list[Entry]) -> str:
     return "team " + sha256(dumps([fields for _, fields in entries]).encode()).hexdigest()[:32]
 
 
-def _nothing_to_do(board: TaskBoard) -> str | None:
+def _cannot_begin(board: TaskBoard) -> CannotBegin | None:
     """Why a team without a lead could not even begin here; None if it can."""
     counts = board.counts()
-    count = sum(counts[status] for status in OPEN)
-    if not count:
-        return "there is nothing to do: the board has no open task"
+    if not any(counts[status] for status in OPEN):
+        return CannotBegin(NOTHING_TO_DO, "there is nothing to do: the board has no open task", counts)
     if counts[IN_PROGRESS] or board.ready(limit=1):
         return None
-    verb = "is open, but it waits" if count == 1 else "are open, but all of them wait"
-    return f"nothing can be claimed: {number(count, 'task')} {verb} for something else"
+    from dibs.pool.standing import why_stuck
+
+    return CannotBegin(STUCK, f"nothing can be claimed: {why_stuck(board)}", counts)
 
 
-def _say_nothing(ctx: Context, why: str) -> int:
+def _say_why(ctx: Context, why: CannotBegin) -> int:
     if ctx.json:
-        ctx.emit({"kind": "summary", "ending": "nothing to do", "why": why, "seconds": 0.0, "results": []})
+        counts = {str(status): count for status, count in why.counts.items()}
+        ctx.emit({
+            "kind": "summary", "ending": why.ending, "why": str(why), "seconds": 0.0, "counts": counts, "folder": "",
+            "results": [],
+        })  # fmt: skip
     else:
-        ctx.note(f"dibs: {why}")
-        ctx.note("  see what is there: dibs list --all; add a task: dibs add 'what to do';")
-        ctx.note("  let a lead plan: dibs team --lead 'what to do'")
-    return NOTHING
+        ctx.note(f"dibs: {one_line(str(why))}")
+        if why.ending == STUCK:
+            ctx.note("  all of them, and what each waits for: dibs list, dibs show ID")
+        else:
+            ctx.note("  see what is there: dibs list --all; add a task: dibs add 'what to do';")
+            ctx.note("  let a lead plan: dibs team --lead 'what to do'")
+    return NOTHING if why.ending == NOTHING_TO_DO else REFUSED
 
 
 # -- a run
@@ -280,8 +296,8 @@ class Show:
         age = began - pool.board.get(ids[0]).created_at
         if age > 0:
             known = f"{'these tasks' if name == '-' else 'the tasks of ' + safe(name)} were added {span(age)} ago"
-            if self._lead is None and (why := _nothing_to_do(pool.board)) is not None:
-                raise NothingToDo(f"{known}; {why}")
+            if self._lead is None and (why := _cannot_begin(pool.board)) is not None:
+                raise CannotBegin(why.ending, f"{known}; {why}", why.counts)
             self._view.remark(f"{known}: going on with them")
 
     def _ended(self, run: asyncio.Task[Results]) -> Outcome:

@@ -160,14 +160,20 @@ def _branches(outcome: Outcome, width: int, color: bool) -> list[str]:
     """Which branches have something to merge, and where work lies that nobody has committed."""
     from dibs.pool.worktrees import GitError, git
 
-    steps, loose, gone = [], [], []
+    steps, mixed, loose, gone = [], [], [], []
     trees = [result for result in outcome.results if result.branch and result.worktree]
     for result in trees:
         branch, tree = result.branch or "", result.worktree or ""
         try:
             commits = int(git(outcome.workspace, "rev-list", "--count", f"HEAD..{branch}"))
-            if commits:
-                steps.append((f"git merge {quoted(branch)}", number(commits, "commit")))
+            merge = (f"git merge {quoted(branch)}", number(commits, "commit"))
+            if commits and result.unfinished:
+                mixed += [
+                    (f"git log -p HEAD..{quoted(branch)}", "not finished: " + ", ".join(result.unfinished)),
+                    merge,
+                ]
+            elif commits:
+                steps.append(merge)
             if not os.path.isdir(tree):
                 gone.append(("git worktree list", safe(result.agent)))
                 continue
@@ -183,12 +189,17 @@ def _branches(outcome: Outcome, width: int, color: bool) -> list[str]:
     if steps:
         found += ["Work that is on branches; merge it, one after the other, into the branch that you are on:"]
         found += _steps(steps, width, color)
+    if mixed:
+        found += [
+            "Branches on which there may be work on tasks that their agent did not finish; look before you merge:"
+        ]
+        found += _steps(mixed, width, color)
     if loose:
         found += ["Changes that their agent has not committed:", *_steps(loose, width, color)]
     if gone:
         found += ["Worktrees that are gone, with what was not committed there; branches stay:"]
         found += _steps(gone, width, color)
-    if trees and not steps and not loose and not gone:
+    if trees and not any((steps, mixed, loose, gone)):
         found.append("Everything that the agents committed is merged.")
     return [line for text in found for line in ([text] if text.startswith("  ") else wrap(text, width, ""))]
 

@@ -54,7 +54,10 @@ _REFUSALS = (
     (("the database system is ",), "the server is starting or stopping: wait a moment, then repeat the command"),
     (("too many ",), _FULL),
     (("remaining connection slots",), _FULL),
-    (("password authentication failed",), "the password comes from PGPASSWORD or ~/.pgpass; try it with psql"),
+    (
+        ("password authentication failed",),
+        "the password comes from the address, PGPASSWORD or ~/.pgpass, in this order; try it with psql",
+    ),
     (
         ("no password supplied",),
         "the server wants a password: no line of ~/.pgpass fits {host}:{port}:{database}:{user} (the file must be "
