@@ -47,6 +47,11 @@ if sys.platform == "win32":
         except OSError:
             pass  # nothing was locked, which is no error elsewhere
 
+    UNLOCK = 0
+
+    def flock(fd: int, how: int) -> None:
+        unlock(fd)
+
     def read_at(fd: int, size: int, offset: int) -> bytes:
         os.lseek(fd, offset, os.SEEK_SET)
         return os.read(fd, size)
@@ -96,6 +101,10 @@ else:
     def unlock(fd: int) -> None:
         """Let go of whatever lock there is; none is fine, too."""
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+    # `flock(fd, UNLOCK)` is the same in C, for a `finally`: a signal that is pending is raised where a Python function
+    # is entered, and the lock would stay.
+    flock, UNLOCK = fcntl.flock, fcntl.LOCK_UN
 
     def read_at(fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)

@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from dibs import TaskBoard, fs
-from dibs.errors import OutcomeUnknown
+from dibs.errors import BoardUnusable, OutcomeUnknown
 from dibs.stores import groupcommit
 from dibs.stores.sqlite import SqliteStore
 from tests.processes.harness import Crew, assert_whole, path_of, rows
@@ -357,23 +357,70 @@ def test_a_sync_that_fails_while_another_thread_is_inside_a_transaction_disturbs
     assert_whole(url).close()
 
 
+@pytest.mark.parametrize("fine", [0, 1, 2], ids=["announced", "signed", "counted"])
 def test_a_commit_that_cannot_be_counted_is_not_reported_as_if_nothing_had_happened(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch, fine: int
 ) -> None:
-    """The commit has been made when the counter beside the board cannot be written: "failed" would be false."""
+    """The commit has been made when the counter beside the board cannot be written: "failed" would be false. Where it
+    cannot even be announced, nothing is committed."""
     with TaskBoard.open(url, worker="w") as board:
         board.add("first", id="first")
         write_at = fs.write_at
+        left = [fine]
 
         def fail_once(fd: int, data: bytes, offset: int) -> None:
-            monkeypatch.setattr(fs, "write_at", write_at)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if left[0] == 0:
+                left[0] = -1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            left[0] -= 1
+            write_at(fd, data, offset)
 
         monkeypatch.setattr(fs, "write_at", fail_once)
-        try:
+        with pytest.raises(OutcomeUnknown if fine else BoardUnusable):
             board.add("second", id="second")
-        except OutcomeUnknown:
-            pass
-        assert [task["id"] for task in board.status()] == ["first", "second"]
+        assert [task["id"] for task in board.status()] == ["first", "second"][: 2 if fine else 1]
         board.add("third", id="third")
+    assert_whole(url).close()
+
+
+def test_what_a_killed_process_committed_and_did_not_count_is_synced_before_a_repeat_is_answered(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = Recorder(url)
+    with board_with(url, sync) as board:
+        board.add("one", id="one")
+        task = board.claim("w")
+        assert task is not None
+        with monkeypatch.context() as patch:
+
+            def killed(self: object, number: int) -> None:
+                raise SystemExit
+
+            patch.setattr(groupcommit.GroupCommit, "count_commit", killed)
+            with pytest.raises(SystemExit):
+                board.complete("one", "done", token=task.token)
+        before = sync.count
+        assert board.complete("one", "done", token=task.token).status == "completed"
+        assert sync.count > before
+        assert sync.ended == [event.seq for event in board.changelog()][-1]
+    sync.close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff" * 1088, bytes(8) + b"\1" * 16, b"\xfe" * 16, b"x" * 7], ids=["full", "ahead", "high", "short"]
+)
+def test_with_whatever_beside_the_board_every_call_is_synced(url: str, content: bytes) -> None:
+    sync = Recorder(url)
+    with board_with(url, sync) as board:
+        board.add("one", id="one")
+        Path(f"{path_of(url)}-sync").write_bytes(content)
+        for number in range(3):
+            board.add(f"task {number}")
+            assert sync.ended == [event.seq for event in board.changelog()][-1]
+    sync.close()
+    assert_whole(url).close()
+
+
+def test_a_fork_while_another_thread_writes_through_what_a_sync_has_lost(url: str, crew: Crew) -> None:
+    crew.start("fork_beside_failing_syncs", url, "60").expect("forked")
     assert_whole(url).close()

@@ -563,6 +563,45 @@ def commit_slowly(url: str, name: str, count: str, pause: str) -> None:
     say(f"synced {syncs}")
 
 
+def fork_beside_failing_syncs(url: str, count: str) -> None:
+    """Fork again and again, while a thread writes to a disk whose syncs fail now and then."""
+    import threading
+
+    from dibs import fs
+    from dibs.errors import OutcomeUnknown
+    from dibs.stores.sqlite import SqliteStore
+
+    syncs = 0
+    is_over = False
+
+    def sync(fd: int) -> None:
+        nonlocal syncs
+        syncs += 1
+        if syncs % 3 == 0:
+            raise OSError(5, "Input/output error")
+        fs.sync_data(fd)
+
+    board = TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), sync=sync), worker="w")
+
+    def write() -> None:
+        while not is_over:
+            try:
+                board.tell("hello")
+            except OutcomeUnknown:
+                pass
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    for _ in range(int(count)):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+    is_over = True
+    thread.join()
+    say(f"forked {count}")
+
+
 def commit_in_view(url: str, count: str) -> None:
     """Commit and acknowledge under strace."""
     board = TaskBoard.open(url, worker="seen")

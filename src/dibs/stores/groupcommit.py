@@ -2,10 +2,12 @@
 
 The file `board.db-sync` holds two counters of eight bytes and a flag: how many commits there have been, how many of
 them are known to be on the disk, and whether a sync has failed. A writer, still inside the gate, adds one to the
-first (`count_commit`); outside the gate it waits for its number (`wait_for`): where a sync is under way it waits for
-its end (a shared lock on the file, so that all who wait go on at once); if the second counter has reached its number,
-that is all. Else it locks the file alone, notes the first counter, syncs the WAL once, and stores what it noted as the
-second. No call returns before its commit is on the disk, but the next writer works while the disk does.
+first (`count_commit`). It has announced that before the commit (`announce_commit`): who is killed in between leaves a
+commit that the next caller counts (`settle_commit`). Outside the gate it waits for its number (`wait_for`): where a
+sync is under way it waits for its end (a shared lock on the file, so that all who wait go on at once); if the second
+counter has reached its number, that is all. Else it locks the file alone, notes the first counter, syncs the WAL once,
+and stores what it noted as the second. No call returns before its commit is on the disk, but the next writer works
+while the disk does.
 
 On a disk that takes its time, writers would fall into two groups that sync by turns: those whom the last sync covered
 are just making their next commits when the next sync begins without them. So whoever is about to sync first waits for
@@ -15,12 +17,15 @@ holds, for that, what had been synced before the last sync, how long that took, 
 the last commits; where that is wrong or missing, a sync begins a little earlier or later, and no more.
 
 What a crash leaves: a counter of synced commits that is too low, which costs one sync more. Only the difference of
-the two counters means anything, so a lost or old file does no harm. A failed sync raises `OutcomeUnknown`; since the
+the two counters means anything, and a second counter that is ahead of the first is not believed, so a lost, old or
+overwritten file does no harm. A failed sync raises `OutcomeUnknown`; since the
 kernel reports it once and may have dropped the unwritten pages, the flag makes the next writer, whichever process it
-is, write the whole WAL into the database (`write_through`) before anything later is acknowledged.
+is, write the whole WAL into the database (`write_through`) before anything later is acknowledged. (Who is killed by
+SIGKILL while its sync fails, in the kernel, leaves no flag.)
 
 The first counter also tells waiting processes that something has changed, and from the last commits' processes a writer
-sees whether it gets more than its share (`had_its_share`): then it is to queue at the gate, instead of slipping in.
+sees whether there is a crowd, or it gets more than its share (`should_queue`): then it is to queue at the gate, which
+is fair, instead of slipping in, which is quick.
 """
 
 from __future__ import annotations
@@ -30,17 +35,20 @@ import time
 from _thread import allocate_lock
 
 from dibs import fs
-from dibs.errors import OutcomeUnknown
+from dibs.errors import BoardUnusable, OutcomeUnknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_COMMITTED, _SYNCED, _FLAG, _WRITERS = 0, 8, 16, 64
+_COMMITTED, _SYNCED, _FLAG, _ANNOUNCED, _WRITERS = 0, 8, 16, 48, 64
 """Where in the file: the counters, the flag, behind it three numbers on the last sync, and the ring of writers."""
+_HIGHEST = 2**62
+"""Where the counters begin anew; only a damaged file gets there."""
 _RING = 256
 """So many of the last commits are known by their process."""
-_FINE, _FAILED = 0, 1
+_write = getattr(os, "pwrite", fs.write_at)
+_FINE, _FAILED = 0, (1).to_bytes(8, "little")
 
 SLOW = 300
 """Microseconds from which a sync is worth waiting for company."""
@@ -51,9 +59,11 @@ GLANCE = 0.00005
 GLANCES = 30
 """Looks at whether a quick sync has ended before one falls asleep."""
 SHARES = 16
-"""So many commits of a process are between two looks at whether it gets more than its share."""
-FAIR = 1.6
+"""So many commits of a process are between two looks at who made the last ones."""
+FAIR = 1.25
 """So many times its share counts as no more than that: of few commits, some have more by chance."""
+CROWD = 8
+"""More writers than this queue: among many, luck would not be evened out soon enough."""
 
 
 class GroupCommit:
@@ -66,8 +76,8 @@ class GroupCommit:
         self._is_slow = True
         """Is the disk, as far as this process knows? It takes a look at what others have found."""
         self._counted = 0
-        self.had_its_share = False
-        """Did this process make more of the last commits than others? Then it is to queue, and not to look."""
+        self.should_queue = False
+        """Are there many writers, or did this process make more of the last commits than others?"""
 
     @property
     def is_open(self) -> bool:
@@ -92,23 +102,44 @@ class GroupCommit:
     def committed(self) -> int:
         return self._numbers(_COMMITTED, 1)[0]
 
-    def count_commit(self) -> int:
-        """The number of the commit that was just made; the caller has the gate."""
+    def announce_commit(self) -> int:
+        """The number of the commit that is about to be made; the caller has the gate."""
+        number = _after(self.committed())
         try:
-            number = self.committed() + 1
-            me = os.getpid().to_bytes(4, "little")
+            fs.write_at(self._file, _bytes(number), _ANNOUNCED)
+        except OSError as error:
+            raise BoardUnusable(
+                f"cannot write beside the board ({error.strerror}); nothing was changed",
+                hint="check the disk's health and free space, then repeat the command",
+                path=self._board,
+            ) from error
+        return number
+
+    def count_commit(self, number: int) -> None:
+        """The commit that was announced has been made; the caller has the gate."""
+        me = os.getpid().to_bytes(4, "little")
+        try:
             fs.write_at(self._file, me, _WRITERS + 4 * (number % _RING))
             fs.write_at(self._file, _bytes(number), _COMMITTED)
             self._counted += 1
             if self._counted % SHARES == 0:
                 last = self._writers(0, number)
-                self.had_its_share = last.count(me) * len(set(last)) > FAIR * len(last)
+                many = len(set(last))
+                self.should_queue = many > CROWD or last.count(me) * many > FAIR * len(last)
         except OSError as error:
             raise OutcomeUnknown(
                 f"the change was made, but could not be counted ({error.strerror})",
                 hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
                 path=self._board,
             ) from error
+
+    def settle_commit(self) -> int:
+        """The number of the last commit, for a caller that has the gate and tells of what it found; one that was
+        announced, and perhaps made, and not counted, is counted now."""
+        number = self.committed()
+        if self._numbers(_ANNOUNCED, 1)[0] == _after(number):
+            number = _after(number)
+            fs.write_at(self._file, _bytes(number), _COMMITTED)
         return number
 
     def wait_for(self, number: int, write_through: Callable[[], None]) -> None:
@@ -137,25 +168,26 @@ class GroupCommit:
                     fs.lock(self._file)
                 self._sync_up_to(number, write_through)
             finally:
-                fs.unlock(self._file)
+                fs.flock(self._file, fs.UNLOCK)
 
     def _is_synced(self, number: int) -> bool:
-        return self._numbers(_SYNCED, 1)[0] >= number
+        committed, synced = self._numbers(_COMMITTED, 2)
+        return number <= synced <= committed
 
     def _wait_for_a_sync(self) -> None:
         """Return when no sync is under way."""
         try:
             fs.lock_shared(self._file, 0 if self._is_slow else GLANCES)
         finally:
-            fs.unlock(self._file)
+            fs.flock(self._file, fs.UNLOCK)
 
     def _sync_up_to(self, number: int, write_through: Callable[[], None]) -> None:
         """Sync, unless somebody else has; the caller has the lock."""
         reached, synced, flag = self._numbers(_COMMITTED, 3)
-        if synced >= number:
+        if number <= synced <= reached:
             return
         began = time.monotonic_ns()
-        if flag == _FAILED:
+        if flag != _FINE:
             write_through()
         self._sync_wal()
         ended = time.monotonic_ns()
@@ -197,12 +229,17 @@ class GroupCommit:
         try:
             self._sync(self._wal)
         except OSError as error:
-            fs.write_at(self._file, _bytes(_FAILED), _FLAG)
+            _write(self._file, _FAILED, _FLAG)  # first, and in C: whoever waits for a bad disk may press Ctrl-C
             raise OutcomeUnknown(
                 f"the disk did not confirm the write ({error.strerror or error})",
                 hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
                 path=self._board,
             ) from error
+
+
+def _after(number: int) -> int:
+    """The next number, which is never 0."""
+    return number % _HIGHEST + 1
 
 
 def _bytes(*numbers: int) -> bytes:

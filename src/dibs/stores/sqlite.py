@@ -56,7 +56,7 @@ WAL_BYTES = 32 * 1024 * 1024
 """The WAL file is cut back to this size when it is reset."""
 GLANCES = 30
 """Looks at the gate before a writer falls asleep in front of it: most are through in less than being woken takes. Who
-looks may be quicker than who was woken, so whoever had more than its share does not look."""
+looks may be quicker than who was woken: see `GroupCommit.should_queue`."""
 QUIET = 5.0
 """Seconds without a change after which whoever waits looks less often."""
 PAGE = 2048
@@ -71,8 +71,9 @@ def _before_fork() -> None:
     for known in list(_stores.values()):
         store = known()
         if store is not None:
-            store._turn.acquire()
+            # In this order: whoever waits for the disk may need the connection, to write through what a sync has lost.
             store._syncs.turn.acquire()
+            store._turn.acquire()
             store._close_connection()
             _paused.append(store)
 
@@ -80,8 +81,8 @@ def _before_fork() -> None:
 def _after_fork() -> None:
     while _paused:
         store = _paused.pop()
-        store._syncs.turn.release()
         store._turn.release()
+        store._syncs.turn.release()
 
 
 def _after_fork_in_child() -> None:
@@ -338,8 +339,8 @@ class SqliteStore:
         self._cursor.executemany(sql, rows)
 
     def _begin_write(self) -> SqlTx:
-        fs.lock(self._gate, 0 if self._syncs.had_its_share else GLANCES)
-        try:
+        try:  # from here on: an interruption just behind the lock must not leave it
+            fs.lock(self._gate, 0 if self._syncs.should_queue else GLANCES)
             execute = self._cursor.execute
             execute("BEGIN IMMEDIATE")
             now, moved, shift = self._time()
@@ -370,24 +371,23 @@ class SqliteStore:
             if self._connection is not None and self._connection.in_transaction:
                 self._cursor.execute("ROLLBACK")
         finally:
-            fs.unlock(self._gate)
+            fs.flock(self._gate, fs.UNLOCK)
 
     def _commit(self, tx: SqlTx) -> int:
-        """Commit and open the gate; the number of this commit, 0 if there was nothing to commit."""
-        if not tx.changed:
-            self._roll_back()
-            return self._syncs.committed()
+        """Commit and open the gate; the number of this commit, or of the last one if nothing has changed: the answer
+        tells of that."""
         try:
+            if not tx.changed:
+                return self._syncs.settle_commit()
             tx.flush()
+            ticket = self._syncs.announce_commit()
             self._cursor.execute("COMMIT")
-            ticket = self._syncs.count_commit()
+            self._syncs.count_commit(ticket)
             if ticket % 256 == 0:
                 self._bound_wal()
-        except BaseException:
-            self._roll_back()
-            raise
-        fs.unlock(self._gate)
-        return ticket
+            return ticket
+        finally:
+            self._roll_back()  # what is committed stays; the gate opens
 
     def _bound_wal(self) -> None:
         """Readers can keep the WAL from being reset; when it has grown too long, make them wait for once."""
