@@ -43,7 +43,9 @@ def parse(url: str) -> Address:
     plain = place + _query([pair for pair in rest if pair[0] != "board"])
     try:
         given = conninfo_to_dict(plain)
-        conninfo = make_conninfo(plain, **{key: value for key, value in DEFAULTS.items() if key not in given})
+        # What we send is UTF-8, whatever the address says.
+        ours = {key: value for key, value in DEFAULTS.items() if key not in given or key == "client_encoding"}
+        conninfo = make_conninfo(plain, **ours)
     except psycopg.Error:
         # libpq quotes what it does not understand, and that may be the password: it is asked again without.
         try:

@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import time
 from _thread import allocate_lock
 from _weakref import ref
 from itertools import count
-from select import select
 from weakref import WeakValueDictionary
 from zlib import crc32
 
@@ -90,6 +90,15 @@ class _Pipeline(psycopg.Pipeline):
         return self._sync_gen()
 
 
+def _has_come(socket: int) -> bool:
+    """Is there something to read? `select` knows the first 1,024 descriptors of a process only."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([socket], [], [], 0)[0])
+    asked = select.poll()
+    asked.register(socket, select.POLLIN)
+    return bool(asked.poll(0))
+
+
 class Link:
     """One connection."""
 
@@ -137,9 +146,10 @@ class Link:
             _close(self.connection)
             raise psycopg.OperationalError("the server refused at the end") from error
         except psycopg.OperationalError as error:
-            # A refusal may come before the answer to the Sync, and then the driver cannot leave its pipeline. What
-            # matters is the refusal; the connection is of no use any more.
-            if isinstance(cause := error.__context__, psycopg.Error) and not is_lost(cause):
+            # A refusal may come before the answer to the Sync, and then the driver cannot leave its pipeline; nor can
+            # it when a signal's exception comes while it waits. That is what matters; the connection is of no use now.
+            cause = error.__context__
+            if cause is not None and not (isinstance(cause, psycopg.Error) and is_lost(cause)):
                 _close(self.connection)
                 raise cause from None
             raise
@@ -181,7 +191,10 @@ class Link:
             with self.connection.pipeline():
                 for sql, values in (*statements, ("COMMIT", ()), *([] if told is None else [told])):
                     cursors.append(self.connection.execute(sql, values))
-        except psycopg.Error:
+        except psycopg.Error as error:
+            if (cause := error.__context__) is not None and not isinstance(cause, psycopg.Error):
+                _close(self.connection)  # as in `trip`
+                raise cause from None
             answer = cursors[len(statements)].pgresult if len(cursors) > len(statements) else None
             if answer is None or answer.command_status != b"COMMIT":
                 raise
@@ -200,7 +213,7 @@ class Link:
     @property
     def is_quiet(self) -> bool:
         """Has the server said nothing since it was last asked? What it says then is mostly that it has gone."""
-        return not select([self.connection.pgconn.socket], [], [], 0)[0]
+        return not _has_come(self.connection.pgconn.socket)
 
     def copy(self, table: str, columns: str, rows: Iterable[Row]) -> None:
         """Many new rows, by the server's quickest way."""
@@ -227,6 +240,8 @@ class Links:
         self._idle: list[Link] = []
         # Whoever is interrupted between taking and giving back has lost it, and so do we.
         self._busy: WeakValueDictionary[int, Link] = WeakValueDictionary()
+        self._connecting = 0
+        """Connections that are being made."""
         self._turn = allocate_lock()
         self._known = False
         self.patience: float | None = None
@@ -255,12 +270,17 @@ class Links:
             if (known := self.take_idle()) is not None:
                 return known
             with self._turn:
-                if len(self._busy) < MOST:
+                if len(self._busy) + self._connecting < MOST:
+                    self._connecting += 1
                     break
             time.sleep(0.005)
-        link = self._connect()
-        with self._turn:
-            self._busy[id(link)] = link
+        try:
+            link = self._connect()
+            with self._turn:
+                self._busy[id(link)] = link
+        finally:
+            with self._turn:
+                self._connecting -= 1
         return link
 
     def extra(self) -> Link:
@@ -351,7 +371,7 @@ class Links:
                     pass  # closed already
         finally:
             os.close(nowhere)
-        self._idle, self._busy = [], WeakValueDictionary()
+        self._idle, self._busy, self._connecting = [], WeakValueDictionary(), 0
         self._turn = allocate_lock()
 
     def __del__(self) -> None:

@@ -198,7 +198,7 @@ INSERT = f"INSERT INTO dibs.task ({TASK_COLUMNS}) VALUES ({', '.join(f'${n}' for
 SAVE = """
 UPDATE dibs.task SET status = $2, assigned_to = $3, depends_on = $4, result = $5, claimed_at = $6, completed_at = $7,
     token = $8, lease = $9, lease_expires_at = $10, holder = $11, steps = $12, blockers = $13, open_blockers = $14,
-    attempts = $15, unmet = $16, last_event = $17
+    attempts = $15, unmet = $16, last_event = $17, stamp = CASE WHEN token = $8 THEN stamp END
 WHERE board = $1 AND seq = $18
 """
 

@@ -79,8 +79,8 @@ class PostgresTx(PathLocks):
             for lane, only in _lanes(reserved):
                 found = self._ready(lane, only, limit, None, (), "free" if len(_lanes(reserved)) > 1 else "some")
                 wanted.append((("ready", (lane, only, limit)), found))
-            if self._store.expected_paths:
-                wanted += self._near(self._store.expected_paths)
+            if expected := self._store.expected_paths:  # once: another thread may change it
+                wanted += self._near(expected)
         for (about, _), rows in zip(wanted, self._ask(*(statement for _, statement in wanted)), strict=True):
             self._foreseen[about] = rows
         self._moved = False
