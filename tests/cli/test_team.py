@@ -542,6 +542,23 @@ def test_a_branch_with_work_that_somebody_else_finished_is_not_one_to_merge_unse
     assert found[1] not in left.split("Work that is on branches")[1]
 
 
+def test_a_board_that_is_taken_away_leaves_a_summary_with_what_was_committed(place: Place) -> None:
+    make_repository(place)
+    place.add("commit a", "wait b")
+    team = place.start("-n", "1", "--worktrees", "--json")
+    until(lambda: place.statuses() == {"a": "completed", "b": "in_progress"}, "the first is done")
+    os.rename(place.work / ".dibs" / "board.db", place.home / "board.db")
+    for process in place.processes():
+        os.kill(process, signal.SIGKILL)
+    out, _ = team.communicate(timeout=PATIENCE)
+    assert team.returncode == 1
+    summary = json.loads(out.splitlines()[-1])
+    assert (summary["kind"], summary["ending"]) == ("summary", "board lost")
+    assert "there is no board at" in summary["why"]
+    ((tasks, branch),) = [(result["tasks"], result["branch"]) for result in summary["results"]]
+    assert (tasks, git(place.work, "log", "-1", "--format=%s", branch)) == (["a"], "a")
+
+
 def test_with_worktrees_the_summary_says_how_to_merge_and_that_works(place: Place) -> None:
     make_repository(place)
     place.add("commit a", "commit b", "commit c")

@@ -247,3 +247,9 @@ def test_all_workers_given_up_end_the_run_while_an_outsider_works_on(place: Plac
 
     asyncio.run(play(place_board))
     assert place.left() == []
+
+
+def test_a_pipe_in_place_of_its_next_output_does_not_hold_up_the_pool(place: Place) -> None:
+    plans = Plans(worker=["command mkfifo $(dirname $DIBS_TEAM)/worker-1.2.log; exit 1", "work"])
+    results = place.run(plans, 1, tasks=["x"])
+    assert (results.ending, results[0].runs) == ("done", 3)

@@ -12,7 +12,7 @@ import pytest
 from dibs import AgentPool, TaskBoard
 from dibs.model import COMPLETED, PENDING, REVIEW, Worker
 from dibs.pool import running
-from dibs.pool.standing import is_waiting_for_others
+from dibs.pool.standing import kept_by_others
 from tests.pool.conftest import Place, Plans, settled, soon, until
 
 
@@ -22,6 +22,22 @@ def test_a_task_that_waits_for_a_failed_one(place: Place) -> None:
     assert (results.ending, results[0].tasks) == ("stuck", [])
     assert results.why.startswith("1 pending cannot go on (1 failed): two ")
     assert "one" in results.why
+
+
+def test_a_worker_that_gives_a_task_up_has_time_to_add_another(place: Place) -> None:
+    """Nothing can be claimed when it has failed; what it adds a moment later can."""
+    tasks = [{"id": "one", "description": "x"}, {"id": "two", "description": "y", "depends_on": ["one"]}]
+    results = place.run(Plans(worker="claim one; fail; sleep 1; add instead; work"), 1, tasks=tasks)
+    assert (results.ending, len(results[0].tasks), results[0].unfinished) == ("stuck", 1, ["one"])
+    assert place.board.counts()[COMPLETED] == 1
+
+
+def test_what_a_worker_of_ours_takes_up_at_the_last_moment_is_not_stuck(place: Place) -> None:
+    """It holds the files that the task wants, and takes its time."""
+    plans = Plans(worker="lock src/**; sleep 2; claim x; complete")
+    paths = [f"{place.workspace}/src/a.py"]
+    results = place.run(plans, 1, tasks=[{"id": "x", "description": "x", "paths": paths}])
+    assert (results.ending, results[0].tasks, results[0].runs) == ("done", ["x"], 1)
 
 
 def test_a_task_for_people(place: Place) -> None:
@@ -82,6 +98,7 @@ async def _locked(place: Place, holder: Worker, lease: float | None) -> None:
         assert pool.board.counts()[PENDING] or lease
         if lease is None:
             assert not running.done()
+            assert f"waits for others to finish x ({holder.name} holds **)" in [event.text for event in place.events]
             pool.board.unlock(["**"], holder)
         results = await soon(running)
         assert (results.ending, results[0].tasks) == ("done", ["x"])
@@ -104,7 +121,7 @@ def test_files_that_come_back_between_two_looks(place: Place, monkeypatch: pytes
     """Nothing was ready when they were held, and nobody holds them a moment later."""
     looks: list[str] = []
 
-    def come_back_first(board: TaskBoard, sessions: Mapping[str, str]) -> bool:
+    def come_back_first(board: TaskBoard, sessions: Mapping[str, str]) -> list[str]:
         if not looks and how == "given back":
             board.unlock(["**"], _outsider())
         elif not looks:
@@ -112,7 +129,7 @@ def test_files_that_come_back_between_two_looks(place: Place, monkeypatch: pytes
         while not looks and board.locks():
             time.sleep(0.1)
         looks.append(how)
-        return is_waiting_for_others(board, sessions)
+        return kept_by_others(board, sessions)
 
     async def play() -> None:
         async with place.pool(Plans(worker="work"), 1) as pool:
@@ -121,7 +138,7 @@ def test_files_that_come_back_between_two_looks(place: Place, monkeypatch: pytes
             results = await soon(asyncio.create_task(pool.run_team()))
             assert (results.ending, [result.tasks for result in results]) == ("done", [["x"]])
 
-    monkeypatch.setattr(running, "is_waiting_for_others", come_back_first)
+    monkeypatch.setattr(running, "kept_by_others", come_back_first)
     asyncio.run(play())
     assert looks
 

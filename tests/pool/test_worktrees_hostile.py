@@ -81,3 +81,24 @@ def test_a_worktree_that_its_agent_removed_is_there_again_for_its_next_start(pla
     assert results[0].output.split() == ["mine.txt", "sub"]
     assert not Path(results[0].worktree or "").exists()
     assert git(repository, "log", "--format=%s", results[0].branch or "").splitlines() == ["work", "start"]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "command git update-index --assume-unchanged sub/a.txt && echo work > sub/a.txt",
+        "command git update-index --skip-worktree sub/a.txt && echo work > sub/a.txt",
+        f"command git checkout -q --detach && echo work > sub/a.txt; {COMMIT} && git checkout -q -",
+    ],
+    ids=["assume-unchanged", "skip-worktree", "left on no branch"],
+)
+def test_work_that_git_does_not_show_is_kept(place: Place, repository: Path, how: str) -> None:
+    results = place.run(Plans(worker=f"claim; {how}; complete"), 1, tasks=["x"], worktrees=True)
+    assert results.ending == "done"
+    tree = results[0].worktree
+    assert tree is not None
+    assert trees(repository)[1:] == [tree]
+    if "detach" not in how:
+        assert (Path(tree) / "sub" / "a.txt").read_text() == "work\n"
+    else:
+        assert "commit: work" in git(Path(tree), "reflog", "HEAD")

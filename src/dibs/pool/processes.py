@@ -127,7 +127,8 @@ class AgentProcess:
 
 
 def _privately(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    # An agent could have put a pipe there, to which nobody listens, or a link to a file of the user's.
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), 0o600)
 
 
 def stragglers(session: str) -> list[int]:

@@ -23,7 +23,7 @@ from dibs.model import IN_PROGRESS, Event
 from dibs.pool.agents import RESTARTING, RUNNING, WAITING, Agent
 from dibs.pool.pool import AgentPool
 from dibs.pool.results import COMPLETED, DONE, GAVE_UP, STUCK, Results
-from dibs.pool.standing import Standing, has_moved, is_waiting_for_others, look, why_stuck, workers_of
+from dibs.pool.standing import Standing, has_moved, kept_by_others, look, why_stuck, workers_of
 from dibs.rules import LEASES
 
 PULSE = 1.0
@@ -301,6 +301,8 @@ class TeamRun(Run):
         self._lead_prompt = lead_prompt
         self._retried_at = -1
         self._waited_for: list[str] = []
+        self._still: tuple[object, float] = (None, 0.0)
+        """How the board stood when nothing could go on, and since when."""
         self._swept = 0.0
 
     async def work(self) -> tuple[str, str]:
@@ -329,14 +331,16 @@ class TeamRun(Run):
             await self.pause(PULSE)
 
     async def is_over_now(self, ending: str) -> bool:
-        if ending != DONE or all(agent.is_given_up for agent in self.workers):
+        if ending not in (DONE, STUCK) or all(agent.is_given_up for agent in self.workers):
             return True
         self.pool.resume()
         try:
             async with asyncio.timeout(FAREWELL):
                 standing: Standing = await self.pool.call(look, self.board, self._names())
         except (DibsError, TimeoutError):
-            return True  # out of reach; it was done a moment ago
+            return True  # out of reach; it was over a moment ago
+        if ending == STUCK:
+            return not standing.ready and len(standing.claims) <= standing.above and not standing.is_finished
         return standing.is_finished
 
     async def _turn(self, ended: list[Agent]) -> tuple[str, str] | None:
@@ -412,14 +416,17 @@ class TeamRun(Run):
             return self._finished(standing)
         if standing.ready or len(standing.claims) > standing.above:
             if standing.others and not standing.ready and not any(standing.holding.values()):
-                self._say_waiting(standing)
+                self._say_waiting([f"{task.id} (held by {task.assigned_to})" for task in standing.others])
             return None
         if standing.counts[IN_PROGRESS] > len(standing.claims):
             return None  # a claim that has run out: the next look gives it back
-        if await self.pool.call(is_waiting_for_others, self.board, self._names()):
+        if kept := await self.pool.call(kept_by_others, self.board, self._names()):
+            self._say_waiting(kept)
             return None
         if await self.pool.call(has_moved, self.board, standing):
             return None
+        if any(agent.is_running for agent in self.workers) and not self._stands_still(standing):
+            return None  # whoever runs may be about to add a task, to let files go, or to commit
         if self._retried_at != standing.open and any(agent.is_running for agent in self.workers):
             # Files that our own idle workers keep may be all that is in the way: end them, and look again.
             self._retried_at = standing.open
@@ -427,9 +434,16 @@ class TeamRun(Run):
             return None
         return STUCK, await self.pool.call(why_stuck, self.board)
 
-    def _say_waiting(self, standing: Standing) -> None:
+    def _stands_still(self, standing: Standing) -> bool:
+        """Has nothing changed for as long as agents have to end by themselves?"""
+        now = time.monotonic()
+        state = (standing.counts, [(lock.pattern, lock.token) for lock in standing.locks])
+        if state != self._still[0]:
+            self._still = (state, now)
+        return now - self._still[1] >= self.pool.grace
+
+    def _say_waiting(self, held: list[str]) -> None:
         """Nobody of the team has anything to do until somebody else has finished."""
-        held = [f"{task.id} (held by {task.assigned_to})" for task in standing.others]
         if held != self._waited_for:
             self._waited_for = held
             more = f" and {len(held) - 3} more" if len(held) > 3 else ""

@@ -118,16 +118,18 @@ def workers_of(board: TaskBoard, sessions: Collection[str]) -> list[Worker]:
     return [Worker(name, kind, session=session) for name, kind, session in sorted(found, key=str)]
 
 
-def is_waiting_for_others(board: TaskBoard, sessions: Mapping[str, str]) -> bool:
-    """Is some task kept by files that workers outside of the team hold? They will be given back, or run out."""
+def kept_by_others(board: TaskBoard, sessions: Mapping[str, str]) -> list[str]:
+    """Tasks that wait for files which workers outside of the team hold, and who that is, in words: they will be given
+    back, or run out."""
     own = set(sessions.values())
     others = {(lock.holder.name, lock.pattern) for lock in board.locks() if lock.holder.session not in own}
     tasks = board.tasks([PENDING], limit=200)[0] if others else []
-    return any(
-        reason.code == "path" and (reason.worker, reason.path) in others
+    return [
+        f"{task.id} ({reason.worker} holds {reason.path})"
         for task in tasks
         for reason in board.reasons(task.id, _ANYONE)
-    )
+        if reason.code == "path" and (reason.worker, reason.path) in others
+    ]
 
 
 def has_moved(board: TaskBoard, standing: Standing) -> bool:

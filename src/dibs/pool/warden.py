@@ -70,7 +70,8 @@ def start(order: dict[str, object]) -> int:
         where = b"stdin"
         given = os.open(str(order["stdin"] or os.devnull), os.O_RDONLY)
         where = b"output"
-        output = os.open(str(order["output"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        careful = os.O_NOFOLLOW | os.O_NONBLOCK  # no link, and no pipe to which nobody listens
+        output = os.open(str(order["output"]), os.O_WRONLY | os.O_CREAT | os.O_APPEND | careful, 0o600)
         os.dup2(given, 0)
         os.dup2(output, 1)
         os.dup2(output, 2)

@@ -129,7 +129,8 @@ class Worktrees:
             try:
                 same = git(tree, "rev-parse", "HEAD") == self._base == git(tree, "rev-parse", branch)
                 # All of them, whatever the user's configuration shows, and git itself would look at.
-                if same and not git(tree, "status", "--porcelain", "--ignored", "--untracked-files=all"):
+                changed = git(tree, "status", "--porcelain", "--ignored", "--untracked-files=all")
+                if same and not changed and not _hides_something(tree) and not _has_left_commits(tree):
                     git(self._workspace, "worktree", "remove", tree)
                     git(self._workspace, "branch", "--quiet", "-d", branch)
                     continue
@@ -139,6 +140,20 @@ class Worktrees:
         for name in self._made.keys() - kept.keys():
             del self._made[name]
         return kept
+
+
+def _hides_something(tree: str) -> bool:
+    """Are there files that git was told not to look at (`update-index --assume-unchanged`, `--skip-worktree`)?"""
+    listed = git(tree, "-c", "core.quotePath=false", "ls-files", "-v", "-z", ":/").split("\0")
+    top = git(tree, "rev-parse", "--show-toplevel")
+    return any((line[0] == "S" or line[0].islower()) and os.path.lexists(os.path.join(top, line[2:]))
+               for line in listed if line)  # fmt: skip
+
+
+def _has_left_commits(tree: str) -> bool:
+    """Were commits made here that are on no branch? With the worktree its record of them would go."""
+    seen = git(tree, "log", "-g", "--format=%H", "HEAD").split()
+    return bool(seen) and git(tree, "rev-list", "--count", *dict.fromkeys(seen[:200]), "--not", "--all") != "0"
 
 
 class GitError(Exception):

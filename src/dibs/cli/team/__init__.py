@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 OK, REFUSED, NOTHING = 0, 1, 3
 STUCK, NOTHING_TO_DO = "stuck", "nothing to do"
 """Endings of a team that does not even begin."""
+BOARD_LOST = "board lost"
 AGENTS = 4
 MOST = 64
 TICK = 0.25
@@ -169,10 +170,10 @@ def _cannot_begin(board: TaskBoard) -> CannotBegin | None:
     counts = board.counts()
     if not any(counts[status] for status in OPEN):
         return CannotBegin(NOTHING_TO_DO, "there is nothing to do: the board has no open task", counts)
-    if counts[IN_PROGRESS] or board.ready(limit=1):
-        return None
-    from dibs.pool.standing import why_stuck
+    from dibs.pool.standing import kept_by_others, why_stuck
 
+    if counts[IN_PROGRESS] or board.ready(limit=1) or kept_by_others(board, {}):
+        return None
     return CannotBegin(STUCK, f"nothing can be claimed: {why_stuck(board)}", counts)
 
 
@@ -305,6 +306,9 @@ class Show:
             assert self._pool is not None
             results = [agent.result() for agent in self._pool.agents if agent.run]
             return Outcome(STOPPED, self._why_stopped(), self._watcher.seconds, results)
+        if isinstance(error := run.exception(), DibsError) and self._pool and any(a.run for a in self._pool.agents):
+            results = [agent.result() for agent in self._pool.agents if agent.run]
+            return Outcome(BOARD_LOST, error.message, self._watcher.seconds, results)
         results = run.result()
         return Outcome(results.ending, results.why, results.seconds, results)
 
