@@ -49,7 +49,7 @@ if sys.platform == "win32":
 
     UNLOCK = 0
 
-    def flock(fd: int, how: int) -> None:
+    def let_go(fd: int, how: int) -> None:
         unlock(fd)
 
     def read_at(fd: int, size: int, offset: int) -> bytes:
@@ -102,9 +102,9 @@ else:
         """Let go of whatever lock there is; none is fine, too."""
         fcntl.flock(fd, fcntl.LOCK_UN)
 
-    # `flock(fd, UNLOCK)` is the same in C, for a `finally`: a signal that is pending is raised where a Python function
+    # `let_go(fd, UNLOCK)` is the same in C, for a `finally`: a signal that is pending is raised where a Python function
     # is entered, and the lock would stay.
-    flock, UNLOCK = fcntl.flock, fcntl.LOCK_UN
+    let_go, UNLOCK = fcntl.flock, fcntl.LOCK_UN
 
     def read_at(fd: int, size: int, offset: int) -> bytes:
         return os.pread(fd, size, offset)

@@ -472,8 +472,13 @@ def age(document: str, directory: Path, names: Collection[str]) -> None:
             _replace(directory / "taskboard.json", json.dumps(board, indent=2))
     elif document == "workflow":
         path = directory / "board.lock"
-        if path.exists() and json.loads(path.read_text())["agent"] in names:
-            _replace(path, path.read_text().replace('"ts": "2', '"ts": "1'))
+        try:
+            text = path.read_text()
+            agent = json.loads(text)["agent"]
+        except (FileNotFoundError, ValueError):
+            return  # there is none, or it is being made, by somebody who is alive
+        if agent in names:
+            _replace(path, text.replace('"ts": "2', '"ts": "1'))
     elif document == "workitems":
         for path in (directory / "locks").glob("*.lock"):
             try:

@@ -168,7 +168,7 @@ class GroupCommit:
                     fs.lock(self._file)
                 self._sync_up_to(number, write_through)
             finally:
-                fs.flock(self._file, fs.UNLOCK)
+                fs.let_go(self._file, fs.UNLOCK)
 
     def _is_synced(self, number: int) -> bool:
         committed, synced = self._numbers(_COMMITTED, 2)
@@ -179,7 +179,7 @@ class GroupCommit:
         try:
             fs.lock_shared(self._file, 0 if self._is_slow else GLANCES)
         finally:
-            fs.flock(self._file, fs.UNLOCK)
+            fs.let_go(self._file, fs.UNLOCK)
 
     def _sync_up_to(self, number: int, write_through: Callable[[], None]) -> None:
         """Sync, unless somebody else has; the caller has the lock."""

@@ -371,7 +371,7 @@ class SqliteStore:
             if self._connection is not None and self._connection.in_transaction:
                 self._cursor.execute("ROLLBACK")
         finally:
-            fs.flock(self._gate, fs.UNLOCK)
+            fs.let_go(self._gate, fs.UNLOCK)
 
     def _commit(self, tx: SqlTx) -> int:
         """Commit and open the gate; the number of this commit, or of the last one if nothing has changed: the answer
