@@ -162,8 +162,10 @@ def test_files_that_an_idle_worker_of_ours_keeps(place: Place) -> None:
             settled(pool.board)
             assert results.ending == "done"
             assert sorted(task for result in results for task in result.tasks) == ["one", "three", "two"]
-            released = [event for event in place.events if event.kind == "agent_released"]
-            assert [(event.agent, event.data["locks"]) for event in released] == [("worker-1", ["work/src/**"])]
+            # By the pool; or by the other worker, if that was still there to see that the holder's process has died.
+            released = [(e.agent, e.data["locks"]) for e in place.events if e.kind == "agent_released"]
+            swept = [e for e in pool.board.changelog() if e.action == "unlocked_files" and e.worker_type == "system"]
+            assert ("worker-1", ["work/src/**"]) in released or swept
 
     asyncio.run(play())
 
