@@ -105,14 +105,7 @@ class GroupCommit:
     def announce_commit(self) -> int:
         """The number of the commit that is about to be made; the caller has the gate."""
         number = _after(self.committed())
-        try:
-            fs.write_at(self._file, _bytes(number), _ANNOUNCED)
-        except OSError as error:
-            raise BoardUnusable(
-                f"cannot write beside the board ({error.strerror}); nothing was changed",
-                hint="check the disk's health and free space, then repeat the command",
-                path=self._board,
-            ) from error
+        self._put(number, _ANNOUNCED)
         return number
 
     def count_commit(self, number: int) -> None:
@@ -139,8 +132,19 @@ class GroupCommit:
         number = self.committed()
         if self._numbers(_ANNOUNCED, 1)[0] == _after(number):
             number = _after(number)
-            fs.write_at(self._file, _bytes(number), _COMMITTED)
+            self._put(number, _COMMITTED)
         return number
+
+    def _put(self, number: int, offset: int) -> None:
+        """For a caller that has not committed anything."""
+        try:
+            fs.write_at(self._file, _bytes(number), offset)
+        except OSError as error:
+            raise BoardUnusable(
+                f"cannot write beside the board ({error.strerror}); nothing was changed",
+                hint="check the disk's health and free space, then repeat the command",
+                path=self._board,
+            ) from error
 
     def wait_for(self, number: int, write_through: Callable[[], None]) -> None:
         """Return when the commit with this number, and so all before it, is on the disk.

@@ -20,10 +20,11 @@ from dibs.cli.args import UsageError
 from dibs.cli.render import number, one_line, quoted, safe
 from dibs.cli.team.output import Output
 from dibs.cli.team.scene import Watcher
-from dibs.cli.team.summary import STOPPED, Outcome, failed_tasks, gather, report
+from dibs.cli.team.summary import Outcome, failed_tasks, gather, report
 from dibs.errors import DibsError, Duplicate, NoBoard
 from dibs.jsontext import dumps
 from dibs.model import IN_PROGRESS, OPEN
+from dibs.pool.results import STOPPED, STUCK
 from dibs.times import span
 
 TYPE_CHECKING = False
@@ -55,9 +56,8 @@ if TYPE_CHECKING:
 
 
 OK, REFUSED, NOTHING = 0, 1, 3
-STUCK, NOTHING_TO_DO = "stuck", "nothing to do"
-"""Endings of a team that does not even begin."""
-BOARD_LOST = "board lost"
+NOTHING_TO_DO, BOARD_LOST = "nothing to do", "board lost"
+"""Endings that a pool does not know: it did not even begin, or could not tell how it ended."""
 AGENTS = 4
 MOST = 64
 TICK = 0.25

@@ -6,6 +6,7 @@ import os
 
 from dibs.cli.render import BOLD, DIM, GREEN, RED, cells, cut, number, one_line, paint, quoted, safe, table, wrap
 from dibs.model import CANCELLED, COMPLETED, FAILED, IN_PROGRESS, PENDING, REVIEW
+from dibs.pool.results import STOPPED
 from dibs.times import span
 
 TYPE_CHECKING = False
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from dibs.model import TaskStatus
     from dibs.pool import AgentResult
 
-STOPPED = "stopped"
 NARROW = 60
 """Columns below which a table has only what matters most."""
 LEFT = 5
