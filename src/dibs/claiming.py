@@ -9,6 +9,7 @@ from dibs.core import retried
 from dibs.errors import Invalid, NotClaimable
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
+from dibs.nearby import Near
 from dibs.recovering import Recovering
 from dibs.store import Collision
 from dibs.worker import is_dead
@@ -168,19 +169,33 @@ class Claiming(Recovering):
             del self._tokens[task.id]
 
     def _claim(
-        self, tx: Tx, who: Worker, task_id: str | None, n: int, lease: float | None, request_key: str | None
+        self,
+        tx: Tx,
+        who: Worker,
+        task_id: str | None,
+        n: int,
+        lease: float | None,
+        request_key: str | None,
+        after: Callable[[], object] = lambda: None,
+        ending: str | None = None,
     ) -> list[BoardTask]:
+        """Claim within a transaction, after something else has been done in it: the end of the task `ending`."""
         key = None if request_key is None else limits.request(f"claim by {who.name} {who.session}", request_key)
+        looks = self._foresees_look(who)
+        reaps = key is not None or task_id is not None or self._is_reaping_soon()  # seldom, or likely
         tx.foresee(
-            name=self._name_to_look_at(who),
-            claiming=None if task_id else (rules.reserved_for(who.kind), n),
+            name=who.name if looks else None,
+            ending=ending,
+            claiming=None if task_id else (who.name, rules.reserved_for(who.kind), n),
             taking=task_id,
             key=key,
-            reaping=key is not None or who.kind == "human" or self._is_reaping_soon(),  # seldom, or likely
+            reaping=self._reaping(tx, reaps),
+            surely=reaps,
         )
+        after()
         if key is not None and (answer := tx.recall(key)) is not None:
             return self._claimed_before(tx, loads(answer), [task_id, n])
-        reaped = self._sweep(tx)
+        reaped = self._sweep(tx, reaps)
         if task_id is not None:
             try:
                 found = self._named(tx, who, task_id)
@@ -189,7 +204,7 @@ class Claiming(Recovering):
                     raise
                 return self._claimed_before(tx, loads(answer), [task_id, n])  # the same call, made at the same time
             if found.status is IN_PROGRESS:  # the same session asks again for what it holds
-                self._keep_alive(tx, who)
+                self._keep_alive(tx, who, looks)
                 return [self._get(tx, task_id)]
             taken = [self._take(tx, found, who, lease)]
         else:
@@ -200,7 +215,7 @@ class Claiming(Recovering):
             return self._claimed_before(tx, loads(answer), [task_id, n])
         if key is not None and taken:
             tx.remember(key, dumps([[task_id, n], [[task.id, task.token] for task in taken]]))
-        self._keep_alive(tx, who)  # last: a refused claim must not count as a renewal
+        self._keep_alive(tx, who, looks)  # last: a refused claim must not count as a renewal
         return taken
 
     def _take(self, tx: Tx, task: BoardTask, who: Worker, lease: float | None) -> BoardTask:
@@ -251,37 +266,30 @@ class Claiming(Recovering):
     def _path_conflicts(self, tx: Tx, task: BoardTask, who: Worker | None) -> list[Lock]:
         if not task.paths:
             return []
-        return holds.conflicts(task.paths, False, tx.locks(task.paths), who, tx.now)
+        return holds.conflicts(task.paths, False, tx.near(task.paths), who, tx.now)
 
     def _available(self, tx: Tx, who: Worker, n: int, claiming: bool, reaped: bool = False) -> Iterator[BoardTask]:
         """Up to `n` tasks that `who` could claim now, best first. When claiming, each is to be taken before the next
         is asked for. `reaped`: has this transaction looked for the dead already?"""
         reserved = rules.reserved_for(who.kind)
         given = 0
-        contested = False
         for again in (False, True):
             after: BoardTask | None = None
             held: list[list[str]] = []
             seen: set[str] = set()
-            locks: holds.Near | None = None
+            locks: Near | None = None
             size = n
-            while given < n and (batch := tx.ready(reserved, size, after, held)):
+            while given < n and (batch := tx.ready(reserved, size, after, held, name=who.name)):
                 after = batch[-1]
                 for task in batch:
                     seen.add(task.id)
                     if rules.is_anothers(task, who):
                         continue
                     if task.paths:
-                        near, certain = tx.near(task.paths) if locks is None else (locks.to(task.paths), False)
-                        taken = bool(holds.conflicts(task.paths, False, near, who, tx.now))
-                        if not taken and claiming and certain is False:  # that was a look
-                            near, certain = tx.near(task.paths, surely=True)
-                            taken = bool(holds.conflicts(task.paths, False, near, who, tx.now))
-                        if not taken and claiming and certain is None:
-                            contested = True
-                            continue
-                        if taken:
-                            locks = locks or holds.Near(tx.locks())  # more may be in the way: fetch them once
+                        near = tx.near(task.paths) if locks is None else locks.to(task.paths)
+                        if holds.conflicts(task.paths, False, near, who, tx.now):
+                            if not tx.passes_over:
+                                locks = locks or Near(tx.locks())  # more may be in the way: fetch them once
                             if len(held) < 16 and task.paths not in held:
                                 held.append(task.paths)  # paths that many tasks share need not be looked at again
                             continue
@@ -292,7 +300,7 @@ class Claiming(Recovering):
                 if len(batch) < size:
                     break
                 size = 256  # something was in the way: look at more at once
-            if claiming and not given and (contested or (seen and self._are_at_more(tx, who, reserved, seen, held))):
+            if claiming and not given and seen and self._are_at_more(tx, who, reserved, seen, held):
                 # Waiting for them while holding what we looked at would be waiting for each other. Begin anew.
                 raise Collision("others are at every task that is left", hint="try again in a moment")
             # Nothing, or not enough: perhaps holders have died in the last second.
@@ -307,13 +315,10 @@ class Claiming(Recovering):
             return False
         more = [
             task
-            for task in tx.ready(reserved, 256, None, held, look=True)
+            for task in tx.ready(reserved, 256, None, held, name=who.name, look=True)
             if task.id not in seen and not rules.is_anothers(task, who)
         ]
-        if not more:
-            return False
-        locks = holds.Near(tx.locks())
-        return any(not holds.conflicts(t.paths, False, locks.to(t.paths), who, tx.now) for t in more)
+        return any(not self._path_conflicts(tx, task, who) for task in more)
 
     # -- ending a claim
 
@@ -332,7 +337,10 @@ class Claiming(Recovering):
         given = token
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
-            tx.foresee(ending=task_id, name=self._name_to_look_at(caller))
+            looks = self._foresees_look(caller)
+            tx.foresee(
+                ending=task_id, name=caller.name if caller and looks else None, holders=bool(looks and not caller)
+            )
             task = self._get(tx, task_id)
             token = self._remembered(task, given, token)
             if rules.is_repeat(task, ended, caller, token) or (not ended and rules.is_released(task, given)):
@@ -341,7 +349,7 @@ class Claiming(Recovering):
                 rules.require_claim(task, caller, token, tx.now, verb)
             who = caller or task.holder or self._actor()
             self._end(tx, task, change(tx, task, who))
-            self._keep_alive(tx, who)
+            self._keep_alive(tx, who, looks)
         # Not before the commit, and only by the claim's own verb: the token is what a late writer is known by.
         self._forget(task)
         return task
@@ -371,13 +379,18 @@ class Claiming(Recovering):
 
         @retried
         def once(self: Claiming) -> tuple[BoardTask, list[BoardTask]]:
-            with self._store.write() as tx:
-                tx.foresee(ending=task.id)
+            done: list[BoardTask] = []
+
+            def end() -> None:
                 now = tx.again(task) or self._get(tx, task.id)
+                done.append(now)
                 if not rules.is_repeat(now, (COMPLETED, REVIEW), who, task.token):
                     rules.require_claim(now, who, task.token, tx.now, "complete")
                     self._end(tx, now, rules.complete(now, who, result, tx.now))
-                return now, self._claim(tx, who, None, 1, None, None)
+
+            with self._store.write() as tx:
+                taken = self._claim(tx, who, None, 1, None, None, end, task.id)
+            return done[0], taken
 
         now, taken = self._unraced(lambda: once(self))
         task._adopt(now)

@@ -57,6 +57,8 @@ class Core:
         self._renewed: dict[tuple[str, str | None], tuple[float, float]] = {}
         self._reaped = float("-inf")
         self._found_nothing = False
+        self._alive: dict[str, Worker] = {}
+        """Holders on this machine that were alive when it was last looked, by their record."""
         self._environment: Worker | None = None
         self._known_ground: Ground | None = None
         self._default = self._who(worker)

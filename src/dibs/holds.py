@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dibs.errors import Busy
 from dibs.model import BoardTask, Lock, Worker
-from dibs.paths import literal_prefix, overlaps, prefix_range
+from dibs.paths import overlaps
 from dibs.rules import event, lock_data
 from dibs.times import remaining
 
@@ -31,27 +31,6 @@ def conflicts(
         and not (worker is not None and lock.holder.is_same(worker))
         and any(overlaps(pattern, lock.pattern) for pattern in patterns)
     ]
-
-
-class Near:
-    """Many locks, to be asked for those that could overlap some patterns: with a thousand of each, comparing all with
-    all takes seconds."""
-
-    def __init__(self, locks: Sequence[Lock]) -> None:
-        self._by_prefix: dict[str, list[Lock]] = {}
-        for lock in locks:
-            self._by_prefix.setdefault(literal_prefix(lock.pattern), []).append(lock)
-        self._prefixes = sorted(self._by_prefix)
-
-    def to(self, patterns: Sequence[str]) -> list[Lock]:
-        from _bisect import bisect_left
-
-        found: dict[str, list[Lock]] = {}
-        for pattern in patterns:
-            ancestors, low, high = prefix_range(literal_prefix(pattern))
-            below = self._prefixes[bisect_left(self._prefixes, low) : bisect_left(self._prefixes, high)]
-            found.update((p, self._by_prefix[p]) for p in (*ancestors, *below) if p in self._by_prefix)
-        return [lock for locks in found.values() for lock in locks]
 
 
 def run_out(patterns: Sequence[str], held: Sequence[Lock], now: float) -> list[Lock]:

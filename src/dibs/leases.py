@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from dibs import holds, rules
+from dibs import holds, jsontext, rules
 from dibs.core import Core, retried
 from dibs.errors import Invalid
 from dibs.model import COMPLETED, IN_PROGRESS, BoardTask, Event, Lock, Worker
@@ -40,59 +40,68 @@ KEEP = 0.67
 
 
 class Leases(Core):
-    def _sweep(self, tx: Tx) -> bool:
+    def _sweep(self, tx: Tx, may_reap: bool) -> bool:
         """Give back what has expired, and, now and then, what dead processes held; was it looked for those?"""
         due = rules.oldest_lease_first(tx.due(SWEEP))
         if due:
             self._give_back(tx, due, "its lease ran out")
-        if not self._is_reaping_due(tx.now):
+        if not may_reap or not self._is_reaping_due(tx.now):
             return False
         self._reap(tx)
         return True
+
+    def _reaping(self, tx: Tx, due: bool) -> tuple[str, list[str], list[str] | None] | None:
+        """What to `foresee` of those who may have died: who is known to live, and who is presumed to (None: all).
+
+        After a claim in vain it is seen anew who lives: whoever is not known may be dead, and so hold nothing. Else it
+        costs as much as a task that is fetched for nothing, and whoever turns out to be dead costs a trip."""
+        if not tx.passes_over:
+            return None
+        alive = self._living() if due or self._found_nothing else []
+        return jsontext.dumps(boot()), alive, alive if self._found_nothing else None
+
+    def _living(self) -> list[str]:
+        """The records of the holders on this machine that are known to be alive now."""
+        here = boot()
+        self._alive = {text: holder for text, holder in self._alive.items() if not is_dead(holder, here)}
+        return list(self._alive)
 
     def _is_reaping_due(self, now: float) -> bool:
         return now - self._reaped >= REAP_EVERY or now < self._reaped - REAP_EVERY * 60
 
     def _is_reaping_soon(self) -> bool:
-        """Whether to `foresee` it: when it is due, and when nothing else will be found. Not at every claim: where the
-        dead rows of a database pile up, it reads all of those, too."""
+        """Whether to `foresee` it in any case. Not at every claim: where the dead rows of a database pile up, it reads
+        all of those, too."""
         quick = self._store.quick
-        return quick is None or self._found_nothing or self._is_reaping_due(quick.now)
+        return quick is None or self._is_reaping_due(quick.now)
 
     def _reap(self, tx: Tx, alive: Worker | None = None) -> list[BoardTask | Lock]:
         """Give back the claims and locks whose holder's process is provably dead, and the locks that have run out.
         `alive` is being given tasks right now, so nothing is taken from it."""
-        holders, seconds = tx.holders()
-        began, here = time.monotonic(), boot()
-        seen = [holder for holder in holders if holder.pid is not None and holder != alive]
-        gone = {holder.text for holder in seen if is_dead(holder, here)}
-        seconds += time.monotonic() - began
+        here = boot()
+        known: dict[str, bool] = {}
+
+        def is_gone(holder: Worker) -> bool:
+            if holder.text not in known:
+                known[holder.text] = holder != alive and is_dead(holder, here)
+                if holder.boot == here and not known[holder.text]:
+                    self._alive[holder.text] = holder
+            return known[holder.text]
+
+        who = self._living() if tx.passes_over else []
+        looked, locks, seconds = tx.left_behind(jsontext.dumps(here), who, is_gone)
         # Where looking is slow, look less often: it is to take a fiftieth of the time.
         self._reaped = tx.now + min(max(0.0, 50 * seconds - REAP_EVERY), REAP_SELDOM)
-        tasks: list[BoardTask] = []
-        locks = tx.run_out()
-        if gone:
-            ids = [task.id for task in tx.in_progress() if task.holder and task.holder.text in gone][:SWEEP]
-            tasks = [
-                task
-                for task in tx.get(ids).values()
-                if task.status is IN_PROGRESS and task.holder and task.holder.text in gone
-            ]
-            self._give_back(tx, tasks, "the holder's process has died")
-            locks = [lock for lock in tx.locks() if lock.expires_at <= tx.now or lock.holder.text in gone]
-        locks = [
-            lock for lock in self._still(tx, locks[:SWEEP]) if lock.expires_at <= tx.now or lock.holder.text in gone
+        tasks = [
+            task
+            for task in tx.get([task.id for task in looked[:SWEEP]]).values()
+            if task.status is IN_PROGRESS and task.holder and is_gone(task.holder)
         ]
+        self._give_back(tx, tasks, "the holder's process has died")
+        # The locks of those tasks went with them.
+        locks = [lock for lock in tx.still(locks[:SWEEP]) if lock.expires_at <= tx.now or is_gone(lock.holder)]
         self._drop(tx, locks, rules.SYSTEM, "expired, or the holder's process has died")
         return [*tasks, *locks]
-
-    def _still(self, tx: Tx, looked: Sequence[Lock]) -> list[Lock]:
-        """Those of the locks which were seen in a look that are there now, and stay so."""
-        if not looked:
-            return []
-        keys = {(lock.pattern, lock.token) for lock in looked}
-        near = tx.locks(list(dict.fromkeys(lock.pattern for lock in looked)))
-        return [lock for lock in near if (lock.pattern, lock.token) in keys]
 
     def _give_back(
         self,
@@ -111,7 +120,7 @@ class Leases(Core):
         """The last events of a task that has used up its attempts; nothing is fetched for any other."""
         if task.max_attempts is None or task.attempts <= task.max_attempts:
             return []
-        return tx.events(0, 100_000, task.id)[-30:]
+        return tx.events(0, 30, task.id, newest=True)
 
     def _end(self, tx: Tx, task: BoardTask, event: Event) -> None:
         """Save a task after a change of status, with what follows for its locks and its dependants."""
@@ -128,10 +137,11 @@ class Leases(Core):
             if waiting:
                 tx.save(waiting)
 
-    def _keep_alive(self, tx: Tx, who: Worker) -> None:
-        """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease."""
+    def _keep_alive(self, tx: Tx, who: Worker, due: bool | None = None) -> None:
+        """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease, or
+        when it was foreseen that this is `due`."""
         key = (who.name, who.session)
-        if not self._is_look_due(who, tx.now):
+        if not (self._is_look_due(who, tx.now) if due is None else due):
             return
         tasks = [t for t in tx.in_progress(who.name) if _is_held(t.holder, who, t.lease_expires_at, tx.now)]
         locks = [lock for lock in tx.locks(name=who.name) if _is_held(lock.holder, who, lock.expires_at, tx.now)]
@@ -140,7 +150,7 @@ class Leases(Core):
             self._look_again(who, lease or 60.0)
         ids = [task.id for task in tasks if (task.lease_expires_at or 0) - tx.now < FRESH * (task.lease or 0)]
         found = tx.get(ids) if ids else {}
-        stale = self._still(tx, [
+        stale = tx.still([
             lock
             for lock in locks
             if lock.task_id in found or (lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease)
@@ -207,12 +217,16 @@ class Leases(Core):
         looked, often = self._renewed.get((who.name, who.session), (float("-inf"), 60.0))
         return not 0 <= now - looked < often
 
-    def _name_to_look_at(self, who: Worker | None) -> str | None:
-        """The name to `foresee`: that of a worker which will be looked at anyway."""
+    def _foresees_look(self, who: Worker | None) -> bool | None:
+        """Is it time to look what a worker, or (None) any that we know, holds? Where the store knows about what time it
+        is, that is decided now. None: it is to be seen when it is known."""
         quick = self._store.quick
-        if quick is None or who is None or not self._is_look_due(who, quick.now):
+        if quick is None:
             return None
-        return who.name
+        if who is not None:
+            return self._is_look_due(who, quick.now)
+        known = [Worker(name, session=session) for name, session in self._renewed]
+        return not known or any(self._is_look_due(each, quick.now) for each in known)
 
     @retried
     def _heartbeat(self, who: Worker) -> None:

@@ -98,7 +98,7 @@ class Locking(Leases):
                             f"{lock.pattern} is locked together with task {lock.task_id}",
                             hint=f"it goes with the task: dibs done {lock.task_id}, or dibs release {lock.task_id}",
                         )
-            gone = self._still(tx, gone)
+            gone = tx.still(gone)
             self._drop(tx, gone, who)
             self._keep_alive(tx, who)
         return gone

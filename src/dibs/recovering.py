@@ -35,7 +35,7 @@ class Recovering(Leases):
                 for lock in tx.locks(name=name)
                 if lock.task_id is None and (worker is None or _is_part_of(lock.holder, worker))
             ]
-            self._drop(tx, self._still(tx, locks), self._actor(worker), note)
+            self._drop(tx, tx.still(locks), self._actor(worker), note)
         return [task.id for task in tasks]
 
     def recover(self, *, name: str | None = None, task_id: str | None = None, everyone: bool = False) -> list[str]:
@@ -93,7 +93,7 @@ class Recovering(Leases):
         for lock in locks:
             try:
                 with self._store.write() as tx:
-                    left = [x for x in self._still(tx, [lock]) if not is_alive(x.holder)]
+                    left = [x for x in tx.still([lock]) if not is_alive(x.holder)]
                     self._drop(tx, left, self._actor(), "recovered: nobody is left who holds it")
             except Busy:
                 pass

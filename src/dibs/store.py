@@ -7,11 +7,12 @@ Calling sequence: `with store.write() as tx:` runs alone, or as if alone, from i
 the block commits, and returns only when the commit is as durable as the store promises; an exception rolls back, and
 nothing of the block is seen by anyone, ever. `with store.read() as tx:` sees one consistent state and changes nothing.
 
-As if alone: on a store whose writers run side by side, rows that `get`, `again`, `ready`, `due`, `dependants` and
-`locks(patterns)` hand out stay as they are until the transaction ends, and nobody else grants a lock that overlaps
-those patterns. What the other verbs hand out is a look: before anything is decided about such a row, it is fetched
-again by one of the above. Where that order cannot be kept, the store raises `Collision`, and the verb runs again from
-its start (`core.retried`).
+As if alone: on a store whose writers run side by side, rows that `get`, `again`, `ready`, `due`, `dependants`, `still`
+and `locks(patterns)` hand out stay as they are until the transaction ends, and nobody else grants a lock that overlaps
+patterns which `locks` or `near` was asked about and on which this transaction does. What the other verbs hand out is a
+look: before anything is decided about such a row, it is fetched again by one of the above. A store may keep that by
+seeing at the end that it was so. Where it was not, or cannot be kept, the store raises `Collision`, and the verb runs
+again from its start (`core.retried`).
 
 A crash at any point leaves either all of a transaction or none of it, its events included.
 """
@@ -27,7 +28,7 @@ class Collision(Busy):
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
     from typing import Protocol
 
@@ -46,18 +47,24 @@ if TYPE_CHECKING:
             *,
             name: str | None = None,
             ending: str | None = None,
-            claiming: tuple[Sequence[str], int] | None = None,
+            holders: bool = False,
+            claiming: tuple[str, Sequence[str], int] | None = None,
             taking: str | None = None,
             key: str | None = None,
-            reaping: bool = False,
+            reaping: tuple[str, Sequence[str], Sequence[str] | None] | None = None,
+            surely: bool = False,
         ) -> None:
             """A hint, at the start of a writing verb, of what it will ask for: what the worker of this name holds; the
-            task that is to end, with what hangs on it; the best ready tasks for these reservations, or the task that is
-            to be taken; the answer to a request key; who holds anything, and which locks have run out. A store that is
-            a network away fetches it in one trip; others need not listen."""
+            task that is to end, with what hangs on it, and (`holders`) what its holder holds; the best ready tasks for
+            a worker's name, reservations and number, or the task that is to be taken, with the locks near them; the
+            answer to a request key; what was left behind (see there; the third are those that are presumed to live,
+            None: all), `surely` or only if too little is ready. A store that is a network away fetches it in one trip;
+            others need not listen."""
 
         def next_token(self) -> int:
-            """The number that the next appended event will have, larger than any event, claim or lock so far."""
+            """The number that the next appended event will have, larger than any event, claim or lock so far. Where
+            numbers are drawn last, this stands for it until the transaction ends: rows and events that were handed to
+            the transaction then have the number itself."""
 
         def get(self, ids: Sequence[str]) -> dict[str, BoardTask]:
             """The tasks with these ids; ids that are not on the board are missing from the answer."""
@@ -75,13 +82,15 @@ if TYPE_CHECKING:
             after: BoardTask | None,
             held: Sequence[list[str]],
             *,
+            name: str | None = None,
             look: bool = False,
         ) -> list[BoardTask]:
             """Pending tasks with nothing unmet and no open blocker, best first (priority, then age).
 
             Only those reserved for one of `reserved`, only those behind `after` in that order, and none whose
-            `paths` equal one of `held` (path lists that the caller has already found to be held). `look`: only to
-            look, but also at what others are at.
+            `paths` equal one of `held` (path lists that the caller has already found to be held). For a worker of
+            `name` a store may leave out what it could not be given. `look`: only to look, but also at what others are
+            at.
             """
 
         def due(self, limit: int) -> list[BoardTask]:
@@ -90,8 +99,12 @@ if TYPE_CHECKING:
         def in_progress(self, name: str | None = None) -> list[BoardTask]:
             """Tasks in progress, all or those assigned to a worker of that name. A look."""
 
-        def holders(self) -> tuple[list[Worker], float]:
-            """Whoever holds a task or a lock, and the seconds that it took to find out. A look."""
+        def left_behind(
+            self, here: str, alive: Sequence[str], is_gone: Callable[[Worker], bool]
+        ) -> tuple[list[BoardTask], list[Lock], float]:
+            """The tasks in progress and the locks whose holder is gone, the locks that have run out, and the seconds
+            that it took to find them. Only holders whose record contains `here`, and is none of `alive`, can be gone.
+            A look."""
 
         def freeze_edges(self) -> None:
             """Nobody else adds or drops dependencies between tasks that exist, until this transaction ends."""
@@ -119,16 +132,15 @@ if TYPE_CHECKING:
             """At least those locks that could overlap one of the patterns; or, as a look, all, or a worker name's.
             Expired ones included."""
 
-        def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
-            """The same locks, without waiting, and whether they are handed out as by `locks(patterns)`; None: another
-            transaction is deciding about these paths. Unless `surely`, they may be a look (False) if there are some:
-            mostly they are in the way then, and there is nothing to keep others from."""
+        def near(self, patterns: Sequence[str]) -> list[Lock]:
+            """The same locks, without waiting for others who are deciding about these paths. If locks are saved on
+            these patterns, that is as if they had been handed out by `locks(patterns)`; else it was a look."""
 
         def own_locks(self, task: BoardTask) -> list[Lock]:
             """The locks that came with the claim of a task, which this transaction was handed."""
 
-        def run_out(self) -> list[Lock]:
-            """The locks whose lease has run out. A look."""
+        def still(self, locks: Sequence[Lock]) -> list[Lock]:
+            """Those of some locks from a look that are there now, and stay so."""
 
         def save_locks(self, locks: Sequence[Lock]) -> None:
             """Insert or replace, by pattern and token."""
@@ -207,7 +219,7 @@ if TYPE_CHECKING:
 
         def claim(self, who: Worker, reserved: Sequence[str], n: int, lease: float) -> list[BoardTask] | None:
             """Up to `n` of the best ready tasks, if nothing is due, and they ask for no files. An empty list is not the
-            last word either: the long way looks for what the dead hold."""
+            last word either: it was tried in vain, and the long way decides."""
 
         def complete(
             self, task_id: str, name: str | None, kind: str | None, token: int, result: str | None

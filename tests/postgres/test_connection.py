@@ -231,7 +231,7 @@ def hasty(
         monkeypatch.setattr("dibs.stores.postgres.trips.QUIET", "1s")
     with TaskBoard.open(proxy.url + HASTE * request.param, worker=ME) as board:
         board.counts()
-        yield board, OTHERS / 3 if request.param else OTHERS
+        yield board, OTHERS / 2 if request.param else OTHERS
 
 
 class Trial:

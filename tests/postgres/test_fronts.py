@@ -14,11 +14,12 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from dibs import TaskBoard, Worker
+from dibs import BoardTask, TaskBoard, Worker
+from dibs.model import Lock
 from dibs.stores.postgres import fronts
+from dibs.stores.postgres.foresight import LEFT_TASKS
 from dibs.stores.postgres.links import Link
 from dibs.stores.postgres.quick import CLAIM
-from dibs.stores.postgres.statements import HOLDERS
 from dibs.stores.postgres.store import PostgresStore
 from dibs.stores.postgres.tx import PostgresTx
 from tests.clocks import HandClock
@@ -345,10 +346,10 @@ def test_holders_are_not_looked_for_at_every_claim(url: str, clock: HandClock, s
             task = board.claim("ann")  # the long way: it has files
             assert task is not None
             task.complete("done")
-        assert [statement for statement, _ in sent].count(HOLDERS) == 1
+        assert looks(sent) == 1
         clock.advance(1000)
         board.claim("ann")
-        assert [statement for statement, _ in sent].count(HOLDERS) == 2
+        assert looks(sent) == 2
 
 
 @pytest.mark.parametrize(("seconds", "seldom"), [(0, 1), (0.19, 10), (2, 31), (1000, 31)])
@@ -357,12 +358,12 @@ def test_where_the_look_for_holders_is_slow_it_is_made_less_often(
 ) -> None:
     looks = []
 
-    def slow(self: PostgresTx) -> tuple[list[Worker], float]:
+    def slow(self: PostgresTx, *about: Any) -> tuple[list[BoardTask], list[Lock], float]:
         looks.append(clock.wall())
-        return holders(self)[0], seconds
+        return *left_behind(self, *about)[:2], seconds
 
-    holders = PostgresTx.holders
-    monkeypatch.setattr(PostgresTx, "holders", slow)
+    left_behind = PostgresTx.left_behind
+    monkeypatch.setattr(PostgresTx, "left_behind", slow)
     with TaskBoard.open(url, create=True, worker="maker", clock=clock) as board:
         board.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(40)])
         for _ in range(35):
@@ -395,11 +396,16 @@ def test_who_was_idle_looks_no_more_often_afterwards(url: str, clock: HandClock,
         sent.clear()
         while task is not None and task.id != board.tasks(limit=100)[0][-1].id:
             task = task.complete("done", claim_next=True)
-        assert [statement for statement, _ in sent].count(HOLDERS) <= 1
+        assert looks(sent) <= 1
+
+
+def looks(sent: list[tuple[str, Any]]) -> int:
+    """How often it was looked what the dead have left behind: it is asked always, but answered seldom."""
+    return sum(surely for statement, (*_, surely, _) in ((s, v) for s, v in sent if s == LEFT_TASKS))
 
 
 def claim_in(sent: list[tuple[str, Any]], way: str) -> tuple[str, Any]:
     """The last statement that looked for ready tasks."""
     if way == "quick":
         return next(pair for pair in reversed(sent) if pair[0] == CLAIM)
-    return next(pair for pair in reversed(sent) if "dibs.front CROSS JOIN LATERAL" in pair[0])
+    return next(pair for pair in reversed(sent) if "SKIP LOCKED) task" in pair[0])

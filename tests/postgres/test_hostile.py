@@ -71,9 +71,11 @@ class Later:
 
 
 @pytest.mark.parametrize("how", ["passed over", "own lock"])
+@pytest.mark.parametrize("held_up", ["before its last trip", "in its last trip"])
 def test_a_task_with_very_many_files_keeps_others_from_the_files_it_gets(
-    opened: Callable[..., TaskBoard], monkeypatch: pytest.MonkeyPatch, how: str
+    server: Server, opened: Callable[..., TaskBoard], monkeypatch: pytest.MonkeyPatch, how: str, held_up: str
 ) -> None:
+    """The claim is held up before it holds its files, and then comes too late; or when it does, and is waited for."""
     a, b, c = opened(ANN), opened(BEN), opened(CARL)
     a.add("big", id="A", paths=[f"big/f{i}" for i in range(250)])
     target = "big/f7"
@@ -85,24 +87,34 @@ def test_a_task_with_very_many_files_keeps_others_from_the_files_it_gets(
         b.lock(["big/f0"], BEN)
     arrived, go = threading.Event(), threading.Event()
     commit = Trips.commit
-    first: list[int] = []
 
-    def held_up(self: Trips) -> None:
-        if not first:
-            first.append(1)
+    def stands(self: Trips) -> None:
+        if not arrived.is_set():
             arrived.set()
             go.wait(20)
         commit(self)
 
-    monkeypatch.setattr(Trips, "commit", held_up)
-    claim = Later(lambda: b.claim(BEN))
-    assert arrived.wait(20)
-    lock = Later(lambda: c.lock([target], CARL))
-    time.sleep(0.3)
-    assert lock.is_running
-    go.set()
-    assert claim.join().id == ("B" if how == "passed over" else "A")
-    assert isinstance(lock.join(), Busy)
+    with raw(server) as other:
+        if held_up == "in its last trip":
+            other.execute("LOCK TABLE dibs.event IN EXCLUSIVE MODE")
+            claim = Later(lambda: b.claim(BEN))
+            time.sleep(0.5)  # until it waits to write its event
+        else:
+            monkeypatch.setattr(Trips, "commit", stands)
+            claim = Later(lambda: b.claim(BEN))
+            assert arrived.wait(20)
+        lock = Later(lambda: c.lock([target], CARL))
+        time.sleep(0.3)
+        assert lock.is_running == (held_up == "in its last trip")
+        go.set()
+        other.rollback()
+    got, locked = claim.join(), lock.join()
+    if held_up == "in its last trip":
+        assert got.id == ("B" if how == "passed over" else "A")
+        assert isinstance(locked, Busy)
+    else:
+        assert got is None
+        assert [x.pattern for x in locked] == [target]
 
 
 @pytest.mark.parametrize("how", ["renew", "keep"])

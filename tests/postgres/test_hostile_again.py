@@ -72,9 +72,9 @@ def test_one_request_key_at_the_same_time_has_one_answer(
         one.add("edit", id="T")
         commit = Link.commit
 
-        def late(link: Link, *rest: Any) -> None:
+        def late(link: Link, *rest: Any) -> Any:
             time.sleep(0.5)
-            commit(link, *rest)
+            return commit(link, *rest)
 
         answers: dict[str, Any] = {}
         worker = Worker("r")
@@ -98,7 +98,7 @@ def test_whoever_waits_is_not_sent_away_by_somebody_in_the_middle_of_a_change(ur
         board.add("edit", paths=["a"])
         paused = other.store.write()
         tx = paused.__enter__()
-        tx.near(["a"], surely=True)
+        tx.locks(["a"])
         done = threading.Timer(4.0, lambda: paused.__exit__(None, None, None))
         done.start()
         try:

@@ -137,9 +137,9 @@ def parties(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
             stop(self, statements)
             return trip(self, statements)
 
-        def committing(self: Link, statements: Any, told: Any) -> None:
+        def committing(self: Link, statements: Any, told: Any) -> Any:
             stop(self, [*statements, ("COMMIT", ())])
-            commit(self, statements, told)
+            return commit(self, statements, told)
 
         monkeypatch.setattr(Link, "trip", stopping)
         monkeypatch.setattr(Link, "commit", committing)

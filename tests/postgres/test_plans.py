@@ -19,6 +19,7 @@ from psycopg import sql as pgsql
 from psycopg.types.numeric import Int8Dumper
 
 from dibs import TaskBoard, Worker
+from dibs.stores.postgres import foresight as f
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.links import Link
 from dibs.stores.postgres.quick import CLAIM, COMPLETE
@@ -178,8 +179,8 @@ def test_ready_tasks_are_found_by_the_index_of_their_lane(
 ) -> None:
     if (lane, only_any, writing) == ("open", False, False):
         plans.board.ready(ANN)
-    way = "no" if not writing else "some" if (lane, only_any) == ("open", False) else "free"
-    statement = q.ready(lane, only_any, way)
+    way = "free" if writing else "no"
+    statement = f.ready(lane, only_any, way, one=writing)
     # A look may sort what it finds where it expects little; a claim would lock all of that.
     plans.check(statement, f"task_ready_{lane}", bound="rank", sorts=not writing)
     plans.check(statement, f"task_ready_{lane}", bound="seq", sorts=not writing)
@@ -238,18 +239,18 @@ def server_process(board: TaskBoard) -> int:
     return int(link.pid)
 
 
-@pytest.mark.parametrize("statement", [q.DUE_NOW, q.DUE[True]], ids=["first trip", "later"])
+@pytest.mark.parametrize("statement", [f.DUE_NOW, q.DUE[True]], ids=["first trip", "later"])
 def test_leases_that_have_run_out_are_found_by_their_index(plans: Plans, statement: str) -> None:
     plans.check(statement, "task_lease", bound="lease_expires_at")
 
 
 def test_a_task_is_found_by_its_id(plans: Plans) -> None:
-    plans.check(q.TASK_BY_ID[True], "task_id", bound="id")
+    plans.check(f.TASK_BY_ID[True], "task_id", bound="id")
 
 
 def test_who_waits_for_a_task_is_found_by_the_edges(plans: Plans) -> None:
-    plans.check(q.DEPENDANTS_OF_ID, "task_pkey", "task_id", bound="seq", sorts=True)
-    plans.check(q.DEPENDANTS_OF_ID, "dependency_pkey", table="dependency", bound="needs", sorts=True)
+    plans.check(f.DEPENDANTS_OF_ID, "task_pkey", "task_id", bound="seq", sorts=True)
+    plans.check(f.DEPENDANTS_OF_ID, "dependency_pkey", table="dependency", bound="needs", sorts=True)
 
 
 @pytest.mark.parametrize("writing", [True, False], ids=["to lock", "to look"])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dibs import BoardTask, Event, LeaseLost, TaskStatus, Worker, holds, rules
 from dibs.errors import Busy, DibsError, Invalid, NotHolder, WrongStatus
 from dibs.model import Blocker, Lock, Step
+from dibs.nearby import Near
 from dibs.replay import State
 
 NOW = 1000.0
@@ -301,5 +302,5 @@ class TestNear:
         locks = [Lock(pattern or "**", Worker("w"), n, 0, 10, 10) for n, pattern in enumerate(held)]
         patterns = [pattern or "**" for pattern in wanted]
         all_found = holds.conflicts(patterns, False, locks, None, 1)
-        near = holds.conflicts(patterns, False, holds.Near(locks).to(patterns), None, 1)
+        near = holds.conflicts(patterns, False, Near(locks).to(patterns), None, 1)
         assert sorted(lock.token for lock in near) == [lock.token for lock in all_found]

@@ -321,7 +321,7 @@ class SpecTx(DialectTx):
     def find(self, prefix: str, limit: int) -> list[str]:
         return super().find(prefix, limit) or [prefix]
 
-    def ready(self, *_: object, look: bool = False) -> NoReturn:
+    def ready(self, *_: object, **__: object) -> NoReturn:
         raise self._no_list("name the task: dibs claim ID; or try several: dibs acquire --file FILE")
 
     def new_ids(self, tasks: Sequence[BoardTask]) -> NoReturn:

@@ -164,6 +164,7 @@ class MemoryTx:
         after: BoardTask | None,
         held: Sequence[list[str]],
         *,
+        name: str | None = None,
         look: bool = False,
     ) -> list[BoardTask]:
         found: list[tuple[int, int, str]] = []
@@ -189,20 +190,24 @@ class MemoryTx:
     def foresee(self, **hints: object) -> None:
         pass
 
-    def holders(self) -> tuple[list[Worker], float]:
+    def left_behind(
+        self, here: str, alive: Sequence[str], is_gone: Callable[[Worker], bool]
+    ) -> tuple[list[BoardTask], list[Lock], float]:
         began = time.monotonic()
-        working = (self._t.tasks[i].holder for i in self._t.working)
-        found = [*(holder for holder in working if holder), *(lock.holder for lock in self._t.locks.values())]
-        return found, time.monotonic() - began
+        working = (self._t.tasks[i] for i in self._t.working)
+        tasks = [copy_task(task) for task in working if task.holder and is_gone(task.holder)]
+        locks = [lock for lock in self.locks() if lock.expires_at <= self.now or is_gone(lock.holder)]
+        return tasks, locks, time.monotonic() - began
 
-    def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
-        return self.locks(patterns), True
+    def near(self, patterns: Sequence[str]) -> list[Lock]:
+        return self.locks(patterns)
 
     def own_locks(self, task: BoardTask) -> list[Lock]:
         return [lock for lock in self.locks(task.paths) if lock.task_id == task.id]
 
-    def run_out(self) -> list[Lock]:
-        return [lock for lock in self.locks() if lock.expires_at <= self.now]
+    def still(self, locks: Sequence[Lock]) -> list[Lock]:
+        held = self._t.locks
+        return [copy_lock(held[key]) for lock in locks if (key := (lock.pattern, lock.token)) in held]
 
     def freeze_edges(self) -> None:
         pass

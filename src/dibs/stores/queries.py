@@ -42,6 +42,11 @@ IN_PROGRESS = f"SELECT {TASK} FROM task WHERE status = 'in_progress' ORDER BY le
 IN_PROGRESS_BY = f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND assigned_to = ? ORDER BY lease_expires_at"
 # Whoever holds something.
 HOLDERS = "SELECT DISTINCT holder FROM task WHERE status = 'in_progress' UNION SELECT holder FROM lock"
+# What some holders (JSON array of their records) work on.
+IN_PROGRESS_OF = (
+    f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND holder IN (SELECT value FROM json_each(?)) "
+    "ORDER BY lease_expires_at"
+)
 # Who waits for this one (by seq); for these (JSON array of seqs).
 DEPENDANTS_OF = f"SELECT {TASK} FROM task WHERE seq IN (SELECT task FROM dependency WHERE needs = ?)"
 DEPENDANTS = (
@@ -64,7 +69,10 @@ SAVE = (
 # Locks: all; those that have run out; one name's; those whose literal prefix is one of the ancestors (JSON array) or
 # among the descendants.
 LOCKS = f"SELECT {LOCK} FROM lock ORDER BY pattern, token"
-LOCKS_RUN_OUT = f"SELECT {LOCK} FROM lock WHERE expires_at <= ? ORDER BY pattern, token"
+LOCKS_LEFT = (
+    f"SELECT {LOCK} FROM lock WHERE expires_at <= ? OR holder IN (SELECT value FROM json_each(?)) "
+    "ORDER BY pattern, token"
+)
 LOCKS_BY = f"SELECT {LOCK} FROM lock WHERE worker = ? ORDER BY pattern, token"
 LOCKS_NEAR = (
     f"SELECT {LOCK} FROM lock WHERE prefix IN (SELECT value FROM json_each(?)) "

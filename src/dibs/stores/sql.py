@@ -121,6 +121,7 @@ class SqlTx:
         after: BoardTask | None,
         held: Sequence[list[str]],
         *,
+        name: str | None = None,
         look: bool = False,
     ) -> list[BoardTask]:
         if self.changed:
@@ -156,12 +157,17 @@ class SqlTx:
     def freeze_edges(self) -> None:
         pass
 
-    def holders(self) -> tuple[list[Worker], float]:
+    def left_behind(
+        self, here: str, alive: Sequence[str], is_gone: Callable[[Worker], bool]
+    ) -> tuple[list[BoardTask], list[Lock], float]:
         if self.changed:
             self.flush()
         began = time.monotonic()
-        found = [worker_from(row[0]) for row in self._rows(q.HOLDERS, ())]
-        return found, time.monotonic() - began
+        # There are fewer holders than tasks, and mostly none of them is gone.
+        gone = [row[0] for row in self._rows(q.HOLDERS, ()) if row[0] and is_gone(worker_from(row[0]))]
+        tasks = self._tasks(q.IN_PROGRESS_OF, (dumps(gone),)) if gone else []
+        rows = self._rows(q.LOCKS_LEFT, (self.now, dumps(gone)))
+        return tasks, [lock_from(row) for row in rows], time.monotonic() - began
 
     def in_progress(self, name: str | None = None) -> list[BoardTask]:
         return self._tasks(q.IN_PROGRESS, ()) if name is None else self._tasks(q.IN_PROGRESS_BY, (name,))
@@ -219,14 +225,15 @@ class SqlTx:
                 found[row[0], row[2]] = row
         return [lock_from(found[key]) for key in sorted(found)]
 
-    def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
-        return self.locks(patterns), True
+    def near(self, patterns: Sequence[str]) -> list[Lock]:
+        return self.locks(patterns)
 
     def own_locks(self, task: BoardTask) -> list[Lock]:
         return [lock for lock in self.locks(task.paths) if lock.task_id == task.id]
 
-    def run_out(self) -> list[Lock]:
-        return [lock_from(row) for row in self._rows(q.LOCKS_RUN_OUT, (self.now,))]
+    def still(self, locks: Sequence[Lock]) -> list[Lock]:
+        keys = {(lock.pattern, lock.token) for lock in locks}
+        return [lock for lock in self.locks([lock.pattern for lock in locks]) if (lock.pattern, lock.token) in keys]
 
     def save_locks(self, locks: Sequence[Lock]) -> None:
         if locks:

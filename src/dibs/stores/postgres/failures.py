@@ -7,6 +7,7 @@ from psycopg import errors as pg
 
 from dibs.errors import BoardUnusable, Busy, DibsError, Invalid, NotAllowed
 from dibs.store import Collision
+from dibs.stores.postgres.confirmations import FASTER
 
 _COLLISIONS = (
     pg.DeadlockDetected,
@@ -121,7 +122,7 @@ def may_not_make(error: BaseException, shown: str, owner: str | None, database: 
 
 def translate(error: BaseException, shown: str) -> DibsError:
     """The error to raise instead, for one that came while the connection held."""
-    if isinstance(error, _COLLISIONS):
+    if isinstance(error, _COLLISIONS) or (isinstance(error, pg.InvalidTextRepresentation) and FASTER in str(error)):
         return Collision(f"others were at the same rows ({_reason(error)}); nothing was changed")
     if isinstance(error, psycopg.DataError):
         return Invalid(f"{shown} cannot hold that: {_reason(error)}; nothing was changed")

@@ -182,9 +182,9 @@ class Link:
         small one, which read all of it, until its statistics are renewed: a claim then takes 50 ms, not half of one."""
         return self._last > _GROWTH * (self._first + 100)
 
-    def commit(self, statements: Sequence[Statement], told: Statement | None) -> None:
+    def commit(self, statements: Sequence[Statement], told: Statement | None) -> list[list[Row]]:
         """The last statements of a transaction, its commit, and what is to be told after it: that may fail, and takes
-        nothing back."""
+        nothing back. The rows of each."""
         cursors: list[psycopg.Cursor[Row]] = []
         self.connection._pipeline = _Pipeline(self.connection)
         try:
@@ -202,6 +202,7 @@ class Link:
             answer = cursors[len(statements)].pgresult
             if answer is None or answer.command_status != b"COMMIT":
                 raise psycopg.InterfaceError("the server answered a commit with something else")
+        return [_rows(cursor) for cursor in cursors[: len(statements)]]
 
     def roll_back(self) -> None:
         if self.connection.pgconn.transaction_status == _FAILED:

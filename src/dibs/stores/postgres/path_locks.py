@@ -1,32 +1,28 @@
 """The part of a transaction that is about locks on paths.
 
-Whoever reads `locks(patterns)` to decide holds the literal prefix of each pattern, and shares the folders above it,
-until its transaction ends. Two patterns overlap only if the prefix of one is the other's or above it, so of two who are
-about to grant overlapping locks one waits for the other, and sees its lock.
+Whoever grants locks holds the literal prefix of each pattern, and shares the folders above it, until its transaction
+ends. Two patterns overlap only if the prefix of one is the other's or above it, so of two who are about to grant
+overlapping locks one has to wait for the other, or to begin anew, and sees its lock.
 
-A claim, which passes over task after task, takes their paths in no order, and would run into others who do the same. So
-`near` never waits: it takes a task's paths only where nothing is in the way, and if somebody else is about to decide
-about them, it says so.
+`locks(patterns)` holds the paths from then on. A claim, which passes over task after task, would take their paths in no
+order, and run into others who do the same. So `near` only looks, mostly at what came with the first trip; when locks
+are granted there, their paths are held at the end, and it is seen that nothing has come near them since (`confirming`).
 """
 
 from __future__ import annotations
 
 from dibs.model import BoardTask, Lock
-from dibs.paths import literal_prefix, prefix_range
+from dibs.nearby import Near
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.keys import MOST, path_keys
-from dibs.stores.postgres.trips import Trips
+from dibs.stores.postgres.confirming import Confirming, where
 from dibs.stores.rows import lock_from, lock_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
-
-    from dibs.stores.postgres.links import Statement
 
 
-class PathLocks(Trips):
+class PathLocks(Confirming):
     def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
         if name is not None:
             rows = self._foreseen.pop(("locks by", name), None)
@@ -40,69 +36,49 @@ class PathLocks(Trips):
             return [lock_from(row) for row in self._one(q.LOCKS)]
         if not patterns:
             return []
-        where = self._where(patterns)
         if not self._writing:
-            return [lock_from(row) for row in self._one(q.LOCKS_NEAR[False], *where)]
+            return [lock_from(row) for row in self._one(q.LOCKS_NEAR[False], *where(patterns))]
         keys, alone = self._keys(patterns)
-        is_root = keys is None
-        if is_root:
-            keys, alone = path_keys([""])
-        _, found, drawn = self._ask(
+        _, found = self._ask(
             (q.HOLD_PATHS, (self._board, keys, alone)),
-            (q.LOCKS_NEAR[True], (self._board, *where)),
-            (q.DRAW, self._store.numbers),
+            (q.LOCKS_NEAR[True], (self._board, *where(patterns))),
         )
-        self._held += len(keys or ())
-        self._has_root = self._has_root or is_root
-        self._numbers = [row[0] for row in drawn]
+        self._held_patterns.update(patterns)
         return [lock_from(row) for row in found]
 
-    def near(self, patterns: Sequence[str], *, surely: bool = False) -> tuple[list[Lock], bool | None]:
+    def near(self, patterns: Sequence[str]) -> list[Lock]:
         if not self._writing:
-            return self.locks(patterns), True
-        about = tuple(patterns)
-        kept = [self._foreseen.pop((part, about), None) for part in ("hold", "near", "number")]
-        if surely or self._relocked or self._moved or None in kept:  # what has changed since has later numbers
-            kept = list(self._ask(*(statement for _, statement in self._near(patterns, surely))))
-        tried, found, drawn = (answer or [] for answer in kept)
-        held = tried[0][0]
-        if held:
-            self._numbers = [row[0] for row in drawn]
-            self._has_root = self._has_root or self._tries_root
-        locks = [lock_from(row) for row in found]
-        return locks, True if held or self._has_root else None if held is False else False
-
-    def _keys(self, patterns: Sequence[str]) -> tuple[list[int] | None, list[bool]]:
-        """What to hold for these patterns. None: they would be too many, and the root is to be held instead, since the
-        server's table of locks is small, and everybody else's. Who holds the root needs no more."""
-        if self._has_root:
-            return [], []
-        keys, alone = path_keys([literal_prefix(pattern) for pattern in patterns])
-        return (None, []) if self._held + len(keys) > MOST else (keys, alone)
-
-    def _where(self, patterns: Sequence[str]) -> tuple[Any, ...]:
-        """Where to look for locks that could overlap: prefixes, as the index has them and whole; between what the index
-        is to be searched; and the ranges."""
-        ancestors: dict[str, None] = {}
-        lows, highs = [], []
-        for prefix in dict.fromkeys(map(literal_prefix, patterns)):
-            above, low, high = prefix_range(prefix)
-            ancestors.update(dict.fromkeys(above))
-            lows.append(low)
-            highs.append(high)
-        near = list(ancestors)
-        return [p[:600] for p in near], near, min(lows)[:600], max(highs)[:600], lows, highs
+            if self._near_index is None:  # whoever looks at tasks looks at many
+                self._near_index = Near(self.locks())
+            return self._near_index.to(patterns)
+        unknown = [pattern for pattern in patterns if pattern not in self._near_known]
+        if unknown:
+            found = self._one(q.LOCKS_NEAR[False], *where(unknown))
+            self._knows_near(unknown, [lock_from(row) for row in found])
+        # What this transaction has changed since counts as it is now.
+        seen = [lock for lock in self._seen_near(patterns) if (lock.pattern, lock.token) not in self._relocked]
+        return seen + [lock for lock in self._relocked.values() if lock is not None]
 
     def own_locks(self, task: BoardTask) -> list[Lock]:
         rows = None if self._relocked else self._foreseen.pop(("locks of", task.id), None)
+        if rows is None and self._near_known.issuperset(task.paths):
+            return [lock for lock in self.near(task.paths) if lock.task_id == task.id]
         return [lock_from(row) for row in (self._one(q.LOCKS_OF_TASK, task.id) if rows is None else rows)]
 
-    def run_out(self) -> list[Lock]:
-        rows = None if self._relocked else self._foreseen.pop(("run out", None), None)
-        return [lock_from(row) for row in (self._one(q.LOCKS_RUN_OUT, self.now) if rows is None else rows)]
+    def still(self, locks: Sequence[Lock]) -> list[Lock]:
+        kept = []
+        for lock in locks:
+            key = (lock.pattern, lock.token)
+            now = self._relocked.get(key, lock)
+            if now is not None:
+                kept.append(now)
+            if key not in self._relocked:
+                self._lock_stays(lock)
+        return kept
 
     def save_locks(self, locks: Sequence[Lock]) -> None:
         for lock in locks:
+            self._saves_lock(lock)
             self._relocked[lock.pattern, lock.token] = lock
             self._write(q.SAVE_LOCK, *lock_row(lock))
 
@@ -110,21 +86,3 @@ class PathLocks(Trips):
         if locks:
             self._relocked |= {(lock.pattern, lock.token): None for lock in locks}
             self._write(q.DROP_LOCKS, [lock.pattern for lock in locks], [lock.token for lock in locks])
-
-    def _near(self, patterns: Sequence[str], surely: bool = False) -> list[tuple[tuple[str, Any], Statement]]:
-        """What `near(patterns)` asks for: if there are no such locks, or surely, try to hold the paths; look; draw."""
-        keys, alone = self._keys(patterns)
-        self._tries_root = surely and keys is None
-        if self._tries_root:
-            keys, alone = path_keys([""])
-        self._held += len(keys or ())
-        about, where, board = tuple(patterns), self._where(patterns), self._board
-        tried = (q.TRY_PATHS, (board, keys or [], alone))
-        if not surely:
-            tried = (q.TRY_PATHS_IF_FREE, (board, keys or [], alone, *where))
-        drawn = (q.DRAW, self._store.numbers) if surely else (q.DRAW_IF_FREE, (board, *where, *self._store.numbers))
-        return [
-            (("hold", about), tried),
-            (("near", about), (q.LOCKS_NEAR[False], (board, *where))),
-            (("number", about), drawn),
-        ]

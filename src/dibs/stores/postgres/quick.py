@@ -151,7 +151,6 @@ class PostgresQuick:
             return None
         if self._misses > 2:  # a board whose tasks name files: only now and then see whether that is still so
             self._misses = (self._misses + 1) % 50
-            self._store.expected_paths = ()
             return None
         store = self._store
         stamp = self._stamp()
@@ -175,9 +174,8 @@ class PostgresQuick:
             rows = self._look_for(who, stamp, link, error)
         if not rows or rows[0][0] is None:
             self._misses += 1
-            store.expected_paths = tuple(rows[0][-1].split("\n")) if rows and rows[0][-1] else ()
-            return None if store.expected_paths else []
-        self._misses, store.expected_paths = 0, ()
+            return []
+        self._misses = 0
         rows.sort(key=lambda row: (row[7], row[0]))
         seq, rank, low = rows[0][0], rows[0][7], rows[0][-2]
         if low and seq - low > store.fronts.far:

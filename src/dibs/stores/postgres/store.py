@@ -68,8 +68,6 @@ class PostgresStore:
         self.numbers = (self.events, self.board << 40)
         """What `statements.drawn` wants: the sequence, and the gate by which readers are told."""
         self.bound: tuple[Statement, ...] = ((q.LAST_NUMBER, (self.events,)), (q.IN_FLIGHT, (self.board,)))
-        self.expected_paths: tuple[str, ...] = ()
-        """What the task that a short claim left alone asks for: the long way begins with it."""
         self.fronts = Fronts(self)
         self.quick: Quick | None = PostgresQuick(self)
         self._waking = Waking(self)
@@ -186,11 +184,9 @@ class PostgresStore:
         link = self.links.take()
         try:
             fate = link.trip([(q.FATE, (tx.xid,))])[0][0][0]
-            last = tx.last
-            if fate == "committed" and last is not None:
-                known = (self.board, last.seq, last.worker, last.action)
-                if not link.trip([(q.HAS_EVENT, known)])[0]:
-                    fate = "another"
+            if fate == "committed" and tx.last is not None:
+                found = link.trip([(q.OWN_EVENTS, (self.board, tx.low, tx.xid))])[0]
+                fate = "committed" if tx.knows(found) else "another"
         except pg.InvalidParameterValue:
             fate = "aborted"  # a number from the future
         except psycopg.Error as error:
