@@ -189,8 +189,9 @@ class Claiming(Recovering):
             claiming=None if task_id else (who.name, rules.reserved_for(who.kind), n),
             taking=task_id,
             key=key,
-            reaping=self._reaping(tx, reaps),
-            surely=reaps,
+            reaping=reaps,
+            living=self._living,
+            thorough=reaps or self._found_nothing,  # the short way was tried in vain, or was the last time
         )
         after()
         if key is not None and (answer := tx.recall(key)) is not None:
@@ -297,7 +298,7 @@ class Claiming(Recovering):
                     yield task
                     if given == n:
                         return
-                if len(batch) < size:
+                if len(batch) < size and not tx.passes_over:
                     break
                 size = 256  # something was in the way: look at more at once
             if claiming and not given and seen and self._are_at_more(tx, who, reserved, seen, held):

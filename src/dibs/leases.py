@@ -50,21 +50,12 @@ class Leases(Core):
         self._reap(tx)
         return True
 
-    def _reaping(self, tx: Tx, due: bool) -> tuple[str, list[str], list[str] | None] | None:
-        """What to `foresee` of those who may have died: who is known to live, and who is presumed to (None: all).
-
-        After a claim in vain it is seen anew who lives: whoever is not known may be dead, and so hold nothing. Else it
-        costs as much as a task that is fetched for nothing, and whoever turns out to be dead costs a trip."""
-        if not tx.passes_over:
-            return None
-        alive = self._living() if due or self._found_nothing else []
-        return jsontext.dumps(boot()), alive, alive if self._found_nothing else None
-
-    def _living(self) -> list[str]:
-        """The records of the holders on this machine that are known to be alive now."""
+    def _living(self) -> tuple[str, list[str]]:
+        """What the record of a holder contains whose death could be proved here, and the records of those that are
+        known to be alive now."""
         here = boot()
         self._alive = {text: holder for text, holder in self._alive.items() if not is_dead(holder, here)}
-        return list(self._alive)
+        return jsontext.dumps(here), list(self._alive)
 
     def _is_reaping_due(self, now: float) -> bool:
         return now - self._reaped >= REAP_EVERY or now < self._reaped - REAP_EVERY * 60
@@ -88,8 +79,7 @@ class Leases(Core):
                     self._alive[holder.text] = holder
             return known[holder.text]
 
-        who = self._living() if tx.passes_over else []
-        looked, locks, seconds = tx.left_behind(jsontext.dumps(here), who, is_gone)
+        looked, locks, seconds = tx.left_behind(is_gone, self._living)
         # Where looking is slow, look less often: it is to take a fiftieth of the time.
         self._reaped = tx.now + min(max(0.0, 50 * seconds - REAP_EVERY), REAP_SELDOM)
         tasks = [

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from dibs.model import BoardTask, Event, Lock, Message, TaskStatus, Worker
 
+    Living = Callable[[], tuple[str, Sequence[str]]]
+
     class Tx(Protocol):
         """Rows in, rows out. Every verb is plural; rows handed out are the caller's to change and then `save`."""
 
@@ -51,15 +53,15 @@ if TYPE_CHECKING:
             claiming: tuple[str, Sequence[str], int] | None = None,
             taking: str | None = None,
             key: str | None = None,
-            reaping: tuple[str, Sequence[str], Sequence[str] | None] | None = None,
-            surely: bool = False,
+            reaping: bool = False,
+            living: Living | None = None,
+            thorough: bool = False,
         ) -> None:
             """A hint, at the start of a writing verb, of what it will ask for: what the worker of this name holds; the
             task that is to end, with what hangs on it, and (`holders`) what its holder holds; the best ready tasks for
             a worker's name, reservations and number, or the task that is to be taken, with the locks near them; the
-            answer to a request key; what was left behind (see there; the third are those that are presumed to live,
-            None: all), `surely` or only if too little is ready. A store that is a network away fetches it in one trip;
-            others need not listen."""
+            answer to a request key; what was left behind (see there). A store that is a network away fetches it in one
+            trip, but for what is needed seldom, unless this is to be `thorough`; others need not listen."""
 
         def next_token(self) -> int:
             """The number that the next appended event will have, larger than any event, claim or lock so far. Where
@@ -73,7 +75,8 @@ if TYPE_CHECKING:
             """The present state of a task that an earlier transaction handed out."""
 
         passes_over: bool
-        """Does `ready` leave out tasks that another transaction is at, unless it finds no other?"""
+        """Does `ready` leave out tasks that another transaction is at, unless it finds no other? Then it may also hand
+        out fewer than there are, but none only if there is none."""
 
         def ready(
             self,
@@ -100,11 +103,11 @@ if TYPE_CHECKING:
             """Tasks in progress, all or those assigned to a worker of that name. A look."""
 
         def left_behind(
-            self, here: str, alive: Sequence[str], is_gone: Callable[[Worker], bool]
+            self, is_gone: Callable[[Worker], bool], living: Living
         ) -> tuple[list[BoardTask], list[Lock], float]:
             """The tasks in progress and the locks whose holder is gone, the locks that have run out, and the seconds
-            that it took to find them. Only holders whose record contains `here`, and is none of `alive`, can be gone.
-            A look."""
+            that it took to find them. A look. `living` tells what the record of a holder must contain to be gone, and
+            which of those records are not, to spare a store that is a network away from asking about them all."""
 
         def freeze_edges(self) -> None:
             """Nobody else adds or drops dependencies between tasks that exist, until this transaction ends."""

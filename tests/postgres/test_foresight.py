@@ -59,7 +59,7 @@ def test_no_free_task_is_left_out_and_no_lock_that_is_in_the_way(
             if holder.is_same(ANN) or not any(overlaps(p, lock) for p in task.paths for lock in held)
         }
         with board.store.write() as tx:
-            tx.foresee(claiming=("ann", ("any", "agent"), 10), reaping=(HERE, [], None))
+            tx.foresee(claiming=("ann", ("any", "agent"), 10), living=lambda: (HERE, []))
             found = tx.ready(("any", "agent"), 10, None, [], name="ann")
             assert free <= {task.id for task in found}
             for task in found:
@@ -75,5 +75,5 @@ def test_of_thousands_that_somebody_holds_none_is_fetched(board: TaskBoard) -> N
     free = board.add("y", paths=["docs"], priority=-1)
     board.lock(["src"], BEN)
     with store_of(board).write() as tx:
-        tx.foresee(claiming=("ann", ("any", "agent"), 1), reaping=(HERE, [], None))
+        tx.foresee(claiming=("ann", ("any", "agent"), 1), living=lambda: (HERE, []))
         assert [task.id for task in tx.ready(("any", "agent"), 1, None, [], name="ann")] == [free]

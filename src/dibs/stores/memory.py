@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from dibs.store import Quick
+    from dibs.store import Living, Quick
 
 
 def copy_task(task: BoardTask) -> BoardTask:
@@ -191,7 +191,7 @@ class MemoryTx:
         pass
 
     def left_behind(
-        self, here: str, alive: Sequence[str], is_gone: Callable[[Worker], bool]
+        self, is_gone: Callable[[Worker], bool], living: Living
     ) -> tuple[list[BoardTask], list[Lock], float]:
         began = time.monotonic()
         working = (self._t.tasks[i] for i in self._t.working)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
+    from dibs.store import Living
+
     Rows = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
     Many = Callable[[str, Iterable[tuple[Any, ...]]], None]
 
@@ -158,7 +160,7 @@ class SqlTx:
         pass
 
     def left_behind(
-        self, here: str, alive: Sequence[str], is_gone: Callable[[Worker], bool]
+        self, is_gone: Callable[[Worker], bool], living: Living
     ) -> tuple[list[BoardTask], list[Lock], float]:
         if self.changed:
             self.flush()

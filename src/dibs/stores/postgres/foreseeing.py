@@ -2,9 +2,12 @@
 are answered from it.
 
 What was fetched counts as this transaction has changed it since, so nothing has to be asked again: a task that has been
-given back, or waited for the one that is just completed, is ready like those that were found ready. What is not known
-is asked for, in a trip more: many tasks at once about whose files there is doubt, or files that only a holder had who
-turns out to be dead.
+given back, or waited for the one that is just completed, is ready like those that were found ready.
+
+Mostly the best ready task can be had, and nothing else is due. What is needed otherwise (what follows when its files
+are held, or nothing is left; what the dead hold; the history of tasks that have used up their attempts) costs the
+server more than the claim itself, so it is fetched when the first of it is asked for, all at once (`_see_all`). It
+comes with the first trip if that is likely, or if the short way was tried in vain: then there is no trip to spare.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
+    from dibs.store import Living
     from dibs.stores.postgres.links import Row, Statement
 
     Wanted = list[tuple[tuple[str, Any], Statement]]
@@ -67,7 +71,10 @@ class _Ready:
 class Foreseeing(PathLocks):
     passes_over = True
     _known_ready: _Ready | None = None
-    _asker: str | None = None
+    _claiming: tuple[str, Sequence[str], int] | None = None
+    _reaping = False
+    _living: Living | None = None
+    """To be asked who lives when the rest is fetched; None: it has been, or there is none."""
     _here: str | None = None
     _presumed: Sequence[str] | None = None
     """The holders that were taken for alive when it was looked for ready tasks (None: all), of those with `_here` in
@@ -82,12 +89,11 @@ class Foreseeing(PathLocks):
         claiming: tuple[str, Sequence[str], int] | None = None,
         taking: str | None = None,
         key: str | None = None,
-        reaping: tuple[str, Sequence[str], Sequence[str] | None] | None = None,
-        surely: bool = False,
+        reaping: bool = False,
+        living: Living | None = None,
+        thorough: bool = False,
     ) -> None:
         board, wall = self._board, self._wall
-        here, alive, self._presumed = reaping or (None, (), None)
-        self._here = None if self._presumed is None else here
         wanted: Wanted = []
         if key is not None:
             wanted.append((("answer", key), (q.RECALL, (board, key))))
@@ -105,40 +111,78 @@ class Foreseeing(PathLocks):
         if holders:
             wanted.append((("in progress beside", ending), (f.IN_PROGRESS_BESIDE, (board, ending))))
             wanted.append((("locks beside", ending), (f.LOCKS_BESIDE, (board, ending))))
-        limit = 0
-        if claiming is not None:
-            self._asker, reserved, limit = claiming
-            wanted += self._best_ready(reserved, limit, (), self._asker)
         if claiming is not None or taking is not None:
-            wanted += self._left(here, alive, surely, limit)
+            self._claiming, self._reaping, self._living = claiming, reaping, living
+            if claiming is not None and not thorough:
+                asker, reserved, limit = claiming
+                wanted += self._ready_by(("free",), reserved, limit, (), asker)
+            wanted += self._everything() if thorough else [self._near_all()]
         self._fetch(wanted)
+        if claiming is not None:
+            self._known_ready = self._found_ready(claiming[2])
+        if claiming is not None or taking is not None:
+            self._knows_paths(self._known_ready)
         if holders and (rows := self._foreseen["task", ending]):
             self._foreseen["in progress", rows[0][4]] = self._foreseen.pop(("in progress beside", ending))
             self._foreseen["locks by", rows[0][4]] = self._foreseen.pop(("locks beside", ending))
-        if claiming is not None:
-            self._known_ready = self._found_ready(limit)
-        if claiming is not None or taking is not None:
-            self._knows_paths(self._known_ready)
+
+    def _everything(self, held: Sequence[list[str]] = ()) -> Wanted:
+        """All that a claim may need, once: the best ready tasks, what is left if others are at all of them, what
+        follows if there is doubt; what may have been left behind; what befell those that have used up their
+        attempts."""
+        living, self._living = self._living, None
+        here, alive = living() if living is not None else ("", ())
+        self._here, self._presumed = here, alive
+        wanted: Wanted = [(("none", None), (f.FOUND_NONE, ()))]
+        limit = 0
+        if self._claiming is not None:
+            asker, reserved, limit = self._claiming
+            without = [text for paths in held if (text := lines(paths))]
+            wanted += self._ready_by(("free", "rest", "next", "ahead"), reserved, limit, without, asker)
+        left = (self._board, here, list(alive), self._reaping, limit)
+        wanted.append((("left tasks", None), (f.LEFT_TASKS, left)))
+        wanted.append((("left locks", None), (f.LEFT_LOCKS, (*left, self._wall))))
+        wanted.append((("histories", None), (f.HISTORIES, (self._board,))))
+        return [*wanted, self._near_all()]
+
+    def _see_all(self, held: Sequence[list[str]] = ()) -> bool:
+        """Fetch what the first trip did not, if it did not, without tasks whose paths are known to be held; was it
+        fetched now?"""
+        if self._living is None:
+            return False
+        self._fetch(self._everything(held))
+        if self._claiming is not None:
+            self._known_ready = self._found_ready(self._claiming[2])
+        self._knows_paths(self._known_ready)
+        return True
 
     def _fetch(self, wanted: Wanted) -> None:
         for (about, _), rows in zip(wanted, self._ask(*(statement for _, statement in wanted)), strict=True):
             self._foreseen[about] = rows
 
-    def _best_ready(self, reserved: Sequence[str], limit: int, without: Sequence[str], name: str | None) -> Wanted:
-        """The best ready tasks; what is left if others are at all of them; what follows if there is doubt."""
+    def _ready_by(
+        self, ways: Sequence[str], reserved: Sequence[str], limit: int, without: Sequence[str], name: str | None
+    ) -> Wanted:
         return [
             ((way, lane), self._ready(lane, only, limit, None, without, way, name))
-            for way in ("free", "rest", "ahead")
+            for way in ways
             for lane, only in _lanes(reserved)
         ]
 
+    def _near_all(self) -> tuple[tuple[str, Any], Statement]:
+        """The locks near all paths of which word was left."""
+        return ("near", None), (f.LOCKS_RELATED, (self._board,))
+
     def _found_ready(self, limit: int) -> _Ready:
-        found: dict[str, list[Row]] = {"free": [], "rest": [], "ahead": []}
+        """What has just been fetched."""
+        found: dict[str, list[Row]] = {"free": [], "rest": [], "next": [], "ahead": []}
         for way, lane in [about for about in self._foreseen if about[0] in found]:
             found[way] += self._foreseen.pop((way, lane))
-        free = found["free"] + found["rest"]
-        self._note_front(free)
-        return _Ready(self._sorted(self._current(free))[:limit], self._sorted(self._take_look(found["ahead"])), limit)
+        best = sorted(found["free"] + found["rest"], key=_row_order)
+        self._note_front(best)
+        rows = {row[0]: row for row in (*best[:limit], *found["next"])}
+        free = self._sorted(self._current(list(rows.values())))
+        return _Ready(free, self._sorted(self._take_look(found["ahead"])), limit)
 
     def _knows_paths(self, ready: _Ready | None) -> None:
         """A trip has fetched all locks near the paths of the tasks that it found."""
@@ -148,17 +192,6 @@ class Foreseeing(PathLocks):
         tasks = [*ready.free, *ready.ahead] if ready else []
         patterns = [pattern for text in paths if text for pattern in text.split("\n")]
         self._knows_near([*patterns, *(pattern for task in tasks for pattern in task.paths)], locks)
-
-    def _left(self, here: str | None, alive: Sequence[str], surely: bool, limit: int) -> Wanted:
-        """What may have been left behind, the locks near all paths of which word was left, and what befell the tasks
-        that have used up their attempts."""
-        left = (self._board, here, list(alive), surely, limit)
-        return [
-            (("left tasks", None), (f.LEFT_TASKS, left)),
-            (("left locks", None), (f.LEFT_LOCKS, (*left, self._wall))),
-            (("near", None), (f.LOCKS_RELATED, (self._board,))),
-            (("histories", None), (f.HISTORIES, (self._board,))),
-        ]
 
     def _held_by(self, name: str) -> Wanted:
         return [
@@ -243,10 +276,13 @@ class Foreseeing(PathLocks):
         known = self._known_ready
         if known is not None and look and known.is_all_ahead:
             return self._now_ready(known.ahead, reserved, None, held)[:limit]
-        if known is not None and not look:
+        while known is not None and not look:
             found = self._now_ready(known.candidates, reserved, after, held)
-            if known.is_all or len(found) >= limit:
+            if found or (known.is_all and self._living is None):
                 return found[:limit]
+            if not self._see_all(held):
+                break
+            known = self._known_ready
         return self._ask_ready(reserved, limit, after, held, name, look)
 
     def _now_ready(
@@ -273,13 +309,14 @@ class Foreseeing(PathLocks):
             rows = sorted((row for rows in self._ask(*asked) for row in rows), key=_row_order)
             return self._take_look(rows[:limit])
         if after is None:
-            wanted = [(("none", None), (f.FOUND_NONE, ())), *self._best_ready(reserved, limit, without, name)]
+            ways = ("free", "rest", "next", "ahead")
+            wanted = [(("none", None), (f.FOUND_NONE, ())), *self._ready_by(ways, reserved, limit, without, name)]
         else:  # whoever holds some already waits for no others
             wanted = [
                 (("free", lane), self._ready(lane, only, limit, after, without, "free", name))
                 for lane, only in _lanes(reserved)
             ]
-        self._fetch([*wanted, (("near", None), (f.LOCKS_RELATED, (self._board,)))])
+        self._fetch([*wanted, self._near_all()])
         found = self._found_ready(limit)
         self._knows_paths(found)
         if after is not None:
@@ -305,7 +342,7 @@ class Foreseeing(PathLocks):
     ) -> Statement:
         rank, seq = (_FIRST, 0) if after is None else (-after.priority, after.seq + 1)
         one = limit == 1
-        more = () if one or way == "ahead" else (limit,)
+        more = () if one or way in ("next", "ahead") else (limit,)
         values = (
             self._board,
             rank,
@@ -336,11 +373,15 @@ class Foreseeing(PathLocks):
         return tasks + [t for t in self._saved.values() if t.status is IN_PROGRESS and t.assigned_to == name]
 
     def left_behind(
-        self, here: str, alive: Sequence[str], is_gone: Callable[[Worker], bool]
+        self, is_gone: Callable[[Worker], bool], living: Living
     ) -> tuple[list[BoardTask], list[Lock], float]:
+        self._see_all()
         known = self._foreseen.get(("left tasks", None))
         if known is None or not known[0][_WIDTH]:
-            self._fetch(self._left(here, alive, True, 0))
+            here, alive = living()
+            left = (self._board, here, list(alive), True, 0)
+            asked = (("left tasks", f.LEFT_TASKS, left), ("left locks", f.LEFT_LOCKS, (*left, self._wall)))
+            self._fetch([*(((about, None), (sql, values)) for about, sql, values in asked), self._near_all()])
             self._knows_paths(None)
         rows, locks = self._foreseen.pop(("left tasks", None)), self._foreseen.pop(("left locks", None))
         began = time.monotonic()
@@ -356,8 +397,9 @@ class Foreseeing(PathLocks):
 
     def _was_presumed(self, lock: Lock) -> bool:
         """Was this taken for held when it was looked for ready tasks?"""
+        asker = self._claiming[0] if self._claiming else None
         lived = self._presumed is None or lock.holder.text in self._presumed
-        return lived and lock.expires_at > self.now and lock.holder.name != self._asker
+        return lived and lock.expires_at > self.now and lock.holder.name != asker
 
     def dependants(self, tasks: Sequence[BoardTask]) -> list[BoardTask]:
         if len(tasks) == 1 and (known := self._foreseen.pop(("dependants", tasks[0].id), None)) is not None:

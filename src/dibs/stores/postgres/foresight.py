@@ -101,8 +101,10 @@ _IS_HELD = """EXISTS (
         SELECT FROM generate_series(1, cardinality(parts)) depth
         WHERE array_to_string(parts[1:depth], '/') IN (SELECT prefix FROM held))))"""
 
+NEXT = 8
+"""So many tasks are locked, where there is doubt whether somebody holds the paths of the best one, …"""
 AHEAD = 64
-"""So many tasks are looked at, at most, behind one of which it is in doubt whether somebody holds its paths."""
+"""… and so many are looked at."""
 FOUND_NONE = "SELECT set_config('dibs.found', '0', true)"
 
 _texts: dict[tuple[str, bool, str, bool], str] = {}
@@ -125,10 +127,12 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
     columns: where its front stands, and what is said to the statements behind this one.
 
     `way`: a look ("no"); passing over tasks that somebody else is at ("free"); if none was found so, because all that
-    is ready is in others' hands, waiting to see what they leave ("rest"); a look at the first `AHEAD`, but only if
-    there are locks near the paths of which word was left ("ahead").
+    is ready is in others' hands, waiting to see what they leave ("rest"); if there are locks near the paths of which
+    word was left, passing over others again, the first `NEXT` ("next"), and a look at the first `AHEAD` ("ahead").
     """
-    limit = f"{AHEAD}" if way == "ahead" else "1" if one else "$9"
+    limit = "1" if one else "$9"
+    if way in ("next", "ahead"):
+        limit = str(NEXT if way == "next" else AHEAD)
 
     def found(how: str, condition: str = "") -> str:
         return f"""
@@ -146,12 +150,13 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
     columns = ", ".join("found." + column for column in TASK.split(", "))
     if way == "no":
         return f"WITH {_HELD} SELECT {columns}, found.low FROM ({found('')}) found"
-    if way == "ahead":
+    if way in ("next", "ahead"):
+        how = "FOR NO KEY UPDATE SKIP LOCKED" if way == "next" else ""
         return f"""
         WITH {_WANTED}, {_HELD},
         doubt AS MATERIALIZED (
             SELECT EXISTS (SELECT FROM ({_RELATED}) AS near WHERE expires_at > {clock("$5")}) AS yes),
-        found AS MATERIALIZED ({found("", "AND (SELECT yes FROM doubt)")})
+        found AS MATERIALIZED ({found(how, "AND (SELECT yes FROM doubt)")})
         SELECT {columns}, found.low, {_noted(paths=_PATHS, found="'0'")}
         FROM found"""
     locked = found("FOR NO KEY UPDATE SKIP LOCKED")

@@ -108,6 +108,7 @@ class Link:
         "_last",
         "_names",
         "_prepared",
+        "_sure",
         "_trips",
         "__weakref__",
         "connection",
@@ -129,11 +130,14 @@ class Link:
         self._prepared: dict[str, Prepared] = {}
         self._names = count(1)
         self._trips = 0
+        self._sure = 0
+        """Of the statements that the driver has numbered, those below this are prepared."""
         self._first = self._last = 0
 
     def trip(self, statements: Sequence[Statement]) -> list[list[Row]]:
         """Run statements, one after the other, in one trip; the rows of each."""
         execute = self.connection.execute
+        self._sure = self.connection._prepared._prepared_idx
         if len(statements) == 1 and self._trips > _LEARNING:
             return [_rows(self._cursor.execute(*statements[0]))]
         self._trips += 1
@@ -186,13 +190,15 @@ class Link:
         """The last statements of a transaction, its commit, and what is to be told after it: that may fail, and takes
         nothing back. The rows of each."""
         cursors: list[psycopg.Cursor[Row]] = []
+        self._sure = self.connection._prepared._prepared_idx
         self.connection._pipeline = _Pipeline(self.connection)
         try:
             with self.connection.pipeline():
                 for sql, values in (*statements, ("COMMIT", ()), *([] if told is None else [told])):
                     cursors.append(self.connection.execute(sql, values))
         except psycopg.Error as error:
-            if (cause := error.__context__) is not None and not isinstance(cause, psycopg.Error):
+            cause = error.__context__
+            if cause is not None and not (isinstance(cause, psycopg.Error) and is_lost(cause)):
                 _close(self.connection)  # as in `trip`
                 raise cause from None
             answer = cursors[len(statements)].pgresult if len(cursors) > len(statements) else None
@@ -206,10 +212,12 @@ class Link:
 
     def roll_back(self) -> None:
         if self.connection.pgconn.transaction_status == _FAILED:
-            # The driver has then to forget the statements that the server has prepared, and does.
-            self.trip([("ROLLBACK", ())])
-        else:
-            self.connection.pgconn.exec_(b"ROLLBACK")
+            # What the driver was about to have prepared in the trip that failed may not have been, and it takes it for
+            # prepared. It would have the server forget all statements, once; the next time it forgets to do that.
+            known = self.connection._prepared._names
+            for key in [key for key, name in known.items() if int(name.rpartition(b"_")[2]) >= self._sure]:
+                del known[key]
+        self.connection.pgconn.exec_(b"ROLLBACK")
 
     @property
     def is_quiet(self) -> bool:

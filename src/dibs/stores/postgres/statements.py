@@ -60,9 +60,14 @@ def drawn(sequence: str, key: str) -> str:
     return f"CASE WHEN {gate(sequence, key)} IS NOT NULL THEN nextval({sequence}::regclass) END"
 
 
-# Numbers: one; many behind it, for one lock tells readers of them all; and as many as stand-ins have been given out.
+# Numbers: one; many behind it, for one lock tells readers of them all; one, or as many as stand-ins have been given
+# out, for the statements behind. (For rows whose number it does not know the server would make a plan each time.)
 DRAW = f"SELECT {drawn('$1', '$2')}"
 DRAW_MORE = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
+DRAW_LATE_ONE = f"""
+WITH drawn AS MATERIALIZED (SELECT {drawn("$1", "$2")} AS number)
+SELECT ARRAY[number], set_config('dibs.numbers', ARRAY[number]::text, true) FROM drawn
+"""
 DRAW_LATE = f"""
 WITH gated AS MATERIALIZED (SELECT {gate("$1", "$2")}),
 drawn AS MATERIALIZED (SELECT nextval($1::regclass) AS number FROM gated, generate_series(1, $3::int))

@@ -131,7 +131,9 @@ class Trips:
         self._events, self._new, self._dirty = [], [], {}
         gathered, self._pending = self._pending, []
         made: list[Statement] = self._confirmations()
-        if self.late:
+        if len(self.late) == 1:
+            made.append((q.DRAW_LATE_ONE, self._store.numbers))
+        elif self.late:
             made.append((q.DRAW_LATE, (*self._store.numbers, len(self.late))))
         if len(fresh) >= _MANY:
             if not self.begun:
@@ -192,7 +194,7 @@ class Trips:
     def _number(self, sent: Sequence[Statement], answers: Sequence[Sequence[Row]]) -> None:
         """What a trip has drawn takes the place of the stand-ins."""
         for (sql, _), rows in zip(sent, answers, strict=False):
-            if sql is q.DRAW_LATE:
+            if sql in (q.DRAW_LATE_ONE, q.DRAW_LATE):
                 self.number(rows[0][0])
 
     def number(self, drawn: Sequence[int]) -> None:

@@ -94,6 +94,7 @@ class PostgresTx(Foreseeing):
             rows = self._one(q.EVENTS[newest], after, min(limit, 2**40))
             return [event_from(row) for row in (rows[::-1] if newest else rows)]
         if newest and after == 0 and limit <= f.HISTORY_LENGTH:
+            self._see_all()
             told = [event_from(row) for row in self._foreseen.get(("histories", None), ()) if row[5] == task_id]
             if told:
                 return told[-limit:]
