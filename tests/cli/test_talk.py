@@ -49,6 +49,16 @@ def test_people_get_the_end_of_the_log_and_are_told_so(shell: Shell) -> None:
     assert shell("log", "--limit", "-1").code == 2
 
 
+def test_lines_of_the_log_are_cut_for_a_terminal_and_whole_for_a_program(shell: Shell) -> None:
+    shell.add("x")
+    shell.ok("claim")
+    shell.ok("done", "a long story " * 20)
+    assert "a long story " * 19 in shell.ok("log").out
+    narrow = shell.ok("log", COLUMNS="80").out.splitlines()
+    assert max(map(len, narrow)) == 80
+    assert narrow[-1].endswith("…")
+
+
 def test_the_log_of_one_task(shell: Shell) -> None:
     task = shell.add("x")
     shell.add("y")

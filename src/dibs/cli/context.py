@@ -156,6 +156,11 @@ class Context:
                 wide = 80
         return max(40, min(wide, 160))
 
+    @property
+    def is_endless(self) -> bool:
+        """Are lines read by a program, or kept in a file? Then none of them is cut."""
+        return not os.environ.get("COLUMNS") and not (sys.stdout and sys.stdout.isatty())
+
     def emit(self, document: Any) -> None:
         """One JSON document, on a line of its own, to stdout."""
         from dibs.jsontext import dumps

@@ -77,7 +77,7 @@ def _print(ctx: Context, events: Iterable[Event]) -> None:
         details = f": {one_line(event.details)}" if event.details else ""
         number = f"{event.seq:>6}  {when}"
         text = f"  {pad(cut(safe(event.worker), 20), 10)}  {what}{details}"
-        ctx.say(paint(number, DIM, ctx.color) + cut(text, ctx.width - len(number)))
+        ctx.say(paint(number, DIM, ctx.color) + (text if ctx.is_endless else cut(text, ctx.width - len(number))))
 
 
 def tell(ctx: Context, args: Args) -> int:
