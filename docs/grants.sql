@@ -4,9 +4,10 @@
 --
 --     psql -v worker=build_agents -f grants.sql postgresql://owner@db.example.com/work
 --
--- The role can then use every board of this database, those that the owner makes later included. It can add and
--- change tasks, and append to the changelog and to the messages. It cannot make boards, drop or empty a table, delete
--- a task, change or remove an entry of the changelog or a message, or set a sequence.
+-- The role can then use every board of this database, those that the owner makes later included. It can add tasks and
+-- change what becomes of them, and append to the changelog and to the messages. It cannot make boards, drop or empty a
+-- table, delete a task or say that it is another one, change or remove an entry of the changelog or a message, or set a
+-- sequence.
 --
 -- All is granted, or nothing; if not, psql ends with an error and exit code 3.
 
@@ -22,8 +23,12 @@ BEGIN;
 GRANT USAGE ON SCHEMA dibs TO :"worker";
 
 GRANT SELECT ON dibs.version, dibs.board TO :"worker";
-GRANT SELECT, INSERT, UPDATE ON dibs.task, dibs.front, dibs.reader TO :"worker";
-GRANT SELECT, INSERT ON dibs.event, dibs.message TO :"worker";
+GRANT SELECT, INSERT ON dibs.task, dibs.front, dibs.reader, dibs.event, dibs.message TO :"worker";
+-- What becomes of a task, but not what it is: its id, description, priority, paths, review and reservation stay.
+GRANT UPDATE (status, assigned_to, depends_on, result, claimed_at, completed_at, token, lease, lease_expires_at, holder,
+    steps, blockers, open_blockers, attempts, unmet, last_event, dependants, stamp) ON dibs.task TO :"worker";
+GRANT UPDATE (low) ON dibs.front TO :"worker";
+GRANT UPDATE (mark) ON dibs.reader TO :"worker";
 GRANT SELECT, INSERT, DELETE ON dibs.dependency, dibs.request TO :"worker";
 GRANT SELECT, INSERT, UPDATE, DELETE ON dibs.lock TO :"worker";
 

@@ -270,10 +270,15 @@ def test_a_misspelt_parameter(shell: Shell) -> None:
     assert "did you mean board=web?" in error["hint"]
 
 
-def test_a_server_that_is_full(shell: Shell, own_server: Server) -> None:
+def test_a_role_with_a_limit_of_its_own_that_is_reached(shell: Shell, own_server: Server) -> None:
     own_server.execute("CREATE ROLE crowded LOGIN CONNECTION LIMIT 0")
     error = refused(shell, "--board", own_server.url().replace("//dibs@", "//crowded@"), "list")
-    assert "max_connections" in error["hint"]
+    assert "ALTER ROLE crowded CONNECTION LIMIT" in error["hint"]
+
+
+def test_a_server_that_offers_no_encryption(shell: Shell, server: Server) -> None:
+    error = refused(shell, "--board", server.url(sslmode="require"), "list")
+    assert "leave out sslmode" in error["hint"]
 
 
 def test_a_wrong_password(shell: Shell, own_server: Server) -> None:

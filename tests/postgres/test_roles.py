@@ -16,6 +16,7 @@ from psycopg import sql
 
 from dibs import TaskBoard
 from dibs.errors import DibsError, NotAllowed
+from tests.cli.shell import Shell
 from tests.postgres.server import Server
 
 GRANTS = Path(__file__).resolve().parents[2] / "docs" / "grants.sql"
@@ -204,6 +205,33 @@ def test_a_role_that_does_not_own_the_schema_can_harm_nothing(database: Database
         for statement in REFUSED:
             with pytest.raises(pg.InsufficientPrivilege):
                 connection.execute(statement.encode())
+
+
+@pytest.mark.parametrize("column", ["board", "seq", "id", "description", "rank", "paths", "review", "reserved"])
+def test_a_worker_cannot_say_that_a_task_is_another_one(worker: str, column: str) -> None:
+    with (
+        psycopg.connect(worker, autocommit=True) as connection,
+        pytest.raises(pg.InsufficientPrivilege),
+    ):
+        connection.execute(f"UPDATE dibs.task SET {column} = {column}".encode())
+
+
+def test_what_a_superuser_makes_belongs_to_the_owner(server: Server, database: Database, worker: str) -> None:
+    """Or the owner could neither grant nor back up anything any more."""
+    TaskBoard.open(f"{server.admin_url(database.name)}&board=another", create=True, worker="postgres").close()
+    database.role(GRANTS.read_text())
+    for url in (database.url, worker):
+        with TaskBoard.open(f"{url}?board=another") as board:
+            board.add("x")
+
+
+def test_the_doctor_names_rights_on_sequences_that_are_missing(database: Database, worker: str, tmp_path: Path) -> None:
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        role = unquote(worker.partition("//")[2].partition("@")[0]).replace('"', '""')
+        connection.execute(f'REVOKE ALL ON SEQUENCE dibs.event_1 FROM "{role}"'.encode())
+    told = Shell(tmp_path)("--board", f"{worker}?board=main", "doctor")
+    assert "lacks rights: USAGE on dibs.event_1, SELECT on dibs.event_1" in " ".join(told.out.split())
+    assert told.code == 1
 
 
 def test_a_worker_cannot_make_a_board_and_is_told_who_can(worker: str) -> None:

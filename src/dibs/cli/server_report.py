@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TRIPS = 5
 SLOW = 0.25
-"""Seconds for a trip, from which on working becomes a nuisance: a verb takes one to four."""
+"""Seconds for a trip, from which on working becomes a nuisance: a claim takes one to three."""
 
 ABOUT = """
 SELECT current_setting('server_version'), current_setting('server_encoding'), current_database(), current_user,
@@ -28,10 +28,16 @@ SELECT current_setting('server_version'), current_setting('server_encoding'), cu
 """
 RIGHTS = """
 SELECT t, r FROM (VALUES
-    ('board', 'SELECT'), ('task', 'SELECT'), ('task', 'INSERT'), ('task', 'UPDATE'), ('event', 'SELECT'),
-    ('event', 'INSERT'), ('dependency', 'INSERT'), ('dependency', 'DELETE'), ('lock', 'INSERT'), ('lock', 'DELETE'),
-    ('message', 'INSERT'), ('reader', 'INSERT'), ('reader', 'UPDATE'), ('request', 'INSERT'), ('request', 'DELETE')
+    ('board', 'SELECT'), ('task', 'SELECT'), ('task', 'INSERT'), ('event', 'SELECT'), ('event', 'INSERT'),
+    ('dependency', 'INSERT'), ('dependency', 'DELETE'), ('lock', 'INSERT'), ('lock', 'DELETE'), ('front', 'INSERT'),
+    ('message', 'INSERT'), ('reader', 'INSERT'), ('request', 'INSERT'), ('request', 'DELETE')
 ) AS wanted (t, r) WHERE NOT has_table_privilege('dibs.' || t, r)
+UNION ALL
+SELECT t, 'UPDATE' FROM (VALUES ('task', 'status'), ('lock', 'expires_at'), ('front', 'low'), ('reader', 'mark')) AS
+    wanted (t, c) WHERE NOT has_column_privilege('dibs.' || t, c, 'UPDATE')
+UNION ALL
+SELECT t, r FROM (VALUES ('event_' || $1::int, 'USAGE'), ('event_' || $1::int, 'SELECT'), ('task_' || $1::int, 'USAGE'))
+    AS wanted (t, r) WHERE NOT has_sequence_privilege('dibs.' || t, r)
 """
 
 
@@ -47,7 +53,7 @@ def look(report: Report, store: PostgresStore) -> None:
     import psycopg
 
     report.facts["versions"]["psycopg"] = psycopg.__version__
-    about, lacking = store.ask((ABOUT, ()), (RIGHTS, ()))
+    about, lacking = store.ask((ABOUT, ()), (RIGHTS, (store.board,)))
     version, encoding, database, user, standby, fsync, commits, schema = about[0]
     trip = min(_trip(store) for _ in range(TRIPS))
     report.facts["server"] = {
@@ -83,7 +89,8 @@ def look(report: Report, store: PostgresStore) -> None:
         report.find(
             "far_away",
             f"a trip to the server and back takes {trip * 1000:.0f} ms",
-            "every verb takes one to four trips: work nearer to the server, or look at the network",
+            "every verb takes one to four trips, and a command some ten more to connect: work nearer to the server, or "
+            "look at the network",
         )
 
 

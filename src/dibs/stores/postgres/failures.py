@@ -53,6 +53,11 @@ _REFUSALS = (
         "the server knows no such user; let its administrator make it: CREATE ROLE {user} LOGIN PASSWORD '…'",
     ),
     (("the database system is ",), "the server is starting or stopping: wait a moment, then repeat the command"),
+    (
+        ("too many connections for ",),
+        "this role or database has a limit of its own; let its administrator raise it: ALTER ROLE {user} CONNECTION "
+        "LIMIT …, or ALTER DATABASE {database} CONNECTION LIMIT …",
+    ),
     (("too many ",), _FULL),
     (("remaining connection slots",), _FULL),
     (
@@ -63,6 +68,11 @@ _REFUSALS = (
         ("no password supplied",),
         "the server wants a password: no line of ~/.pgpass fits {host}:{port}:{database}:{user} (the file must be "
         "readable by you only: chmod 600), and PGPASSWORD is not set",
+    ),
+    (
+        ("server does not support SSL",),
+        "the address asks for encryption, which this server does not offer: leave out sslmode, or have it switched on "
+        "there",
     ),
     (("no pg_hba.conf entry",), "the server does not let this user in from here: its pg_hba.conf says who may"),
     (("Connection refused",), _NOBODY),

@@ -33,6 +33,11 @@ ORDER BY b.name
 SOME_NAMES = "SELECT name FROM dibs.board ORDER BY id DESC LIMIT 1000"
 
 
+# Whose the schema is, if it is there and somebody else's.
+OWNER = """
+SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace
+WHERE nspname = 'dibs' AND pg_get_userbyid(nspowner) <> current_user
+"""
 WHO = """
 SELECT (SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE nspname = 'dibs'),
     quote_ident(current_database()), quote_ident(current_user)
@@ -82,6 +87,9 @@ def make(link: Link, name: str, shown: str) -> None:
             return
     with link.connection.transaction():
         link.trip([(s.MAKING, ())])
+        # What is made belongs to whoever owns the rest, also if a superuser makes it: the owner grants and backs up.
+        if owner := link.trip([(OWNER, ())])[0]:
+            _run(link, f"SET LOCAL ROLE {owner[0][0]}")
         _run(link, s.BEGIN)
         version = link.trip([(s.VERSION, ())])[0]
         _refuse_newer(version[0][0] or 0, shown)
