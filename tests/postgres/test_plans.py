@@ -187,6 +187,23 @@ def test_ready_tasks_are_found_by_the_index_of_their_lane(
     plans.check(statement, "front_pkey", table="front", sorts=not writing)
 
 
+@pytest.mark.parametrize("way", ["free", "rest", "next", "ahead"])
+def test_what_follows_the_best_task_is_found_by_the_same_index(plans: Plans, way: str) -> None:
+    statement = f.ready("open", False, way, one=True)
+    plans.check(statement, "task_ready_open", bound="rank", sorts=way == "ahead")
+
+
+def test_what_may_have_been_left_behind_is_looked_for_among_what_is_in_progress(plans: Plans) -> None:
+    plans.check(f.LEFT_TASKS, "task_lease", bound="board", sorts=True)
+
+
+def test_locks_near_what_was_found_are_found_by_their_beginning(plans: Plans) -> None:
+    with plans.explained(f.LOCKS_RELATED) as found:
+        for kind, nodes in found.items():
+            names = {node["Index Name"] for node in nodes if "Index Name" in node}
+            assert "lock_prefix" in names, f"{kind}: {json.dumps(nodes[0], indent=1)}"
+
+
 def test_the_short_claim_reads_only_the_first_of_its_lane_and_of_the_leases(plans: Plans) -> None:
     plans.check(CLAIM, "task_ready_open", "task_lease", "task_pkey", bound="rank")
     plans.check(CLAIM, "task_ready_open", "task_lease", "task_pkey", bound="seq")

@@ -72,8 +72,7 @@ above AS MATERIALIZED (
     FROM (SELECT string_to_array(prefix, '/') AS parts FROM wanted) AS w, generate_series(0, cardinality(parts)) depth)
 """
 _RELATED = f"""
-SELECT {", ".join("lock." + column for column in LOCK.split(", "))} FROM above
-JOIN dibs.lock ON lock.board = $1 AND substr(lock.prefix, 1, 600) = above.prefix
+SELECT {LOCK} FROM dibs.lock WHERE board = $1 AND substr(prefix, 1, 600) = ANY (ARRAY(SELECT prefix FROM above))
 UNION ALL
 SELECT {", ".join("lock." + column for column in LOCK.split(", "))} FROM wanted
 JOIN dibs.lock ON lock.board = $1 AND substr(lock.prefix, 1, 600) >= substr(wanted.prefix || '/', 1, 600)
@@ -135,8 +134,11 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
         limit = str(NEXT if way == "next" else AHEAD)
 
     def found(how: str, condition: str = "") -> str:
+        fronts = f"dibs.front WHERE board = $1 AND lane = '{lane}' AND rank >= $2 {condition}"
+        # Several of one front: sorted behind the join, so many of every front would be locked.
+        fronts = f"(SELECT * FROM {fronts} ORDER BY rank OFFSET 0)" if way == "next" else f"(SELECT * FROM {fronts})"
         return f"""
-        SELECT task.*, front.low FROM dibs.front CROSS JOIN LATERAL (
+        SELECT task.*, front.low FROM {fronts} AS front CROSS JOIN LATERAL (
             SELECT {TASK} FROM dibs.task
             WHERE board = $1 AND {IS_READY} AND {LANES[lane]} AND rank = front.rank
                 AND seq + 0 >= CASE WHEN front.rank = $2 THEN greatest(front.low, $3) ELSE front.low END
@@ -144,7 +146,6 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
                 AND ($6::text IS NULL OR assigned_to IS NULL OR assigned_to = $6)
                 AND (paths IS NULL OR (paths <> ALL ($4::text[]) AND NOT {_IS_HELD}))
             ORDER BY seq + 0 LIMIT {limit} {how}) task
-        WHERE front.board = $1 AND front.lane = '{lane}' AND front.rank >= $2 {condition}
         ORDER BY front.rank LIMIT {limit}"""
 
     columns = ", ".join("found." + column for column in TASK.split(", "))
