@@ -20,12 +20,17 @@ class Recovering(Leases):
         worker = agent_id if isinstance(agent_id, Worker) else None
         name = agent_id.name if isinstance(agent_id, Worker) else limits.name(agent_id)
         with self._store.write() as tx:
+
+            def is_its(task: BoardTask) -> bool:
+                return task.holder is not None and (worker is None or _is_part_of(task.holder, worker))
+
+            # Only those: other sessions of that name are at work on theirs.
+            looked = [task.id for task in tx.in_progress(name) if is_its(task)]
             tasks = [
                 t
-                for t in tx.get([task.id for task in tx.in_progress(name)]).values()
-                if t.status is IN_PROGRESS and t.holder and t.holder.name == name
-                and (worker is None or _is_part_of(t.holder, worker))
-            ]  # fmt: skip
+                for t in tx.get(looked).values()
+                if t.status is IN_PROGRESS and t.holder and t.holder.name == name and is_its(t)
+            ]
             self._give_back(
                 tx, tasks, note or f"all tasks of {name} released", self._actor(worker), "released_activity"
             )

@@ -126,7 +126,7 @@ class Foreseeing(PathLocks):
             self._foreseen["in progress", rows[0][4]] = self._foreseen.pop(("in progress beside", ending))
             self._foreseen["locks by", rows[0][4]] = self._foreseen.pop(("locks beside", ending))
 
-    def _everything(self, held: Sequence[list[str]] = ()) -> Wanted:
+    def _everything(self) -> Wanted:
         """All that a claim may need, once: the best ready tasks, what is left if others are at all of them, what
         follows if there is doubt; what may have been left behind; what befell those that have used up their
         attempts."""
@@ -137,20 +137,19 @@ class Foreseeing(PathLocks):
         limit = 0
         if self._claiming is not None:
             asker, reserved, limit = self._claiming
-            without = [text for paths in held if (text := lines(paths))]
-            wanted += self._ready_by(("free", "rest", "next", "ahead"), reserved, limit, without, asker)
+            wanted += self._ready_by(("free", "rest", "next", "ahead"), reserved, limit, (), asker)
         left = (self._board, here, list(alive), self._reaping, limit)
         wanted.append((("left tasks", None), (f.LEFT_TASKS, left)))
         wanted.append((("left locks", None), (f.LEFT_LOCKS, (*left, self._wall))))
         wanted.append((("histories", None), (f.HISTORIES, (self._board,))))
         return [*wanted, self._near_all()]
 
-    def _see_all(self, held: Sequence[list[str]] = ()) -> bool:
-        """Fetch what the first trip did not, if it did not, without tasks whose paths are known to be held; was it
-        fetched now?"""
+    def _see_all(self) -> bool:
+        """Fetch what the first trip did not, if it did not; was it fetched now? Also tasks whose paths are known to be
+        held: by whom is dead, perhaps."""
         if self._living is None:
             return False
-        self._fetch(self._everything(held))
+        self._fetch(self._everything())
         if self._claiming is not None:
             self._known_ready = self._found_ready(self._claiming[2])
         self._knows_paths(self._known_ready)
@@ -280,7 +279,7 @@ class Foreseeing(PathLocks):
             found = self._now_ready(known.candidates, reserved, after, held)
             if found or (known.is_all and self._living is None):
                 return found[:limit]
-            if not self._see_all(held):
+            if not self._see_all():
                 break
             known = self._known_ready
         return self._ask_ready(reserved, limit, after, held, name, look)

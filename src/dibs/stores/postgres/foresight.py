@@ -187,6 +187,7 @@ ORDER BY pattern, token
 # The last events of each task that has used up its attempts.
 HISTORY_LENGTH = 30
 HISTORIES = f"""
-SELECT past.* FROM unnest(string_to_array(current_setting('dibs.spent', true), chr(10))) AS spent (id)
+SELECT past.* FROM (
+    SELECT DISTINCT unnest(string_to_array(current_setting('dibs.spent', true), chr(10))) AS id) AS spent
 CROSS JOIN LATERAL ({HISTORY.replace("$2", "spent.id").replace("$3", "0").replace("$4", str(HISTORY_LENGTH))}) AS past
 """

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def _order(lock: Lock) -> tuple[str, int]:
+    return lock.pattern, lock.token
+
+
 class PathLocks(Confirming):
     def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
         if name is not None:
@@ -50,14 +54,14 @@ class PathLocks(Confirming):
         if not self._writing:
             if self._near_index is None:  # whoever looks at tasks looks at many
                 self._near_index = Near(self.locks())
-            return self._near_index.to(patterns)
+            return sorted(self._near_index.to(patterns), key=_order)
         unknown = [pattern for pattern in patterns if pattern not in self._near_known]
         if unknown:
             found = self._one(q.LOCKS_NEAR[False], *where(unknown))
             self._knows_near(unknown, [lock_from(row) for row in found])
         # What this transaction has changed since counts as it is now.
         seen = [lock for lock in self._seen_near(patterns) if (lock.pattern, lock.token) not in self._relocked]
-        return seen + [lock for lock in self._relocked.values() if lock is not None]
+        return sorted(seen + [lock for lock in self._relocked.values() if lock is not None], key=_order)
 
     def own_locks(self, task: BoardTask) -> list[Lock]:
         rows = None if self._relocked else self._foreseen.pop(("locks of", task.id), None)

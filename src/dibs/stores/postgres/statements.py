@@ -7,7 +7,7 @@ it locks the rows that it hands out.
 
 from __future__ import annotations
 
-from dibs.stores.postgres.numbers import in_text, number
+from dibs.stores.postgres.numbers import EACH, WIDTH, in_text, number
 from dibs.stores.queries import EVENT, LOCK, TASK
 
 IS_READY = "status = 'pending' AND unmet = 0 AND open_blockers = 0"
@@ -66,13 +66,15 @@ DRAW = f"SELECT {drawn('$1', '$2')}"
 DRAW_MORE = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
 DRAW_LATE_ONE = f"""
 WITH drawn AS MATERIALIZED (SELECT {drawn("$1", "$2")} AS number)
-SELECT ARRAY[number], set_config('dibs.numbers', ARRAY[number]::text, true) FROM drawn
+SELECT ARRAY[number], set_config('dibs.numbers0', lpad(number::text, {WIDTH}, '0'), true) FROM drawn
 """
 DRAW_LATE = f"""
 WITH gated AS MATERIALIZED (SELECT {gate("$1", "$2")}),
-drawn AS MATERIALIZED (SELECT nextval($1::regclass) AS number FROM gated, generate_series(1, $3::int))
-SELECT array_agg(number ORDER BY number), set_config('dibs.numbers', array_agg(number ORDER BY number)::text, true)
-FROM drawn
+drawn AS MATERIALIZED (SELECT nextval($1::regclass) AS number FROM gated, generate_series(1, $3::int)),
+placed AS MATERIALIZED (SELECT number, (row_number() OVER (ORDER BY number) - 1) / {EACH} AS part FROM drawn)
+SELECT array_agg(number ORDER BY number),
+    set_config('dibs.numbers' || part, string_agg(lpad(number::text, {WIDTH}, '0'), '' ORDER BY number), true)
+FROM placed GROUP BY part ORDER BY part
 """
 # How far the changelog is settled: the sequence first, then who may still be writing below it.
 LAST_NUMBER = "SELECT coalesce(pg_sequence_last_value($1::regclass), 0)"
@@ -193,9 +195,14 @@ SET holder = excluded.holder, acquired_at = excluded.acquired_at,
     expires_at = excluded.expires_at, lease = excluded.lease, shared = excluded.shared, task_id = excluded.task_id,
     worktree = excluded.worktree, worker = excluded.worker
 """
+# In the order in which all hold them.
 DROP_LOCKS = """
-DELETE FROM dibs.lock USING unnest($2::text[], $3::bigint[]) AS gone (pattern, token)
-WHERE board = $1 AND lock.token = gone.token AND lock.pattern = gone.pattern
+WITH held AS MATERIALIZED (
+    SELECT lock.pattern, lock.token FROM dibs.lock
+    JOIN unnest($2::text[], $3::bigint[]) AS gone (pattern, token)
+        ON lock.token = gone.token AND lock.pattern = gone.pattern
+    WHERE lock.board = $1 ORDER BY lock.pattern, lock.token FOR UPDATE OF lock)
+DELETE FROM dibs.lock USING held WHERE lock.board = $1 AND lock.token = held.token AND lock.pattern = held.pattern
 """
 
 # The changelog.

@@ -54,6 +54,8 @@ class Trips:
         """The newest event of this transaction: by it, it is known again."""
         self.late: list[Event] = []
         """The events that have only stand-ins, in order."""
+        self.drawn: Sequence[int] = ()
+        """What was drawn the last time."""
         self._now = 0.0
         self._numbers: list[int] = []
         self._foreseen: dict[tuple[str, Any], list[Row]] = {}
@@ -195,10 +197,11 @@ class Trips:
         """What a trip has drawn takes the place of the stand-ins."""
         for (sql, _), rows in zip(sent, answers, strict=False):
             if sql in (q.DRAW_LATE_ONE, q.DRAW_LATE):
-                self.number(rows[0][0])
+                self.number([number for numbers, _ in rows for number in numbers])
 
     def number(self, drawn: Sequence[int]) -> None:
         """Events, tasks, locks and messages get their numbers."""
+        self.drawn = drawn
         for event, number in zip(self.late, drawn, strict=True):
             event.seq = number
         self.late = []

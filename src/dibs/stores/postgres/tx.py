@@ -13,7 +13,7 @@ from dibs.stores.postgres import foresight as f
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.foreseeing import Foreseeing
 from dibs.stores.postgres.keys import EDGES, FRONTS, reader_key
-from dibs.stores.postgres.numbers import all_in_text
+from dibs.stores.postgres.numbers import all_in_text, put_in_text
 from dibs.stores.rows import event_from, task_from
 from dibs.stores.sql import KEEP_REQUESTS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PAGE = 2000
 _FEW = 50
-"""So many stand-ins are replaced in one text."""
+"""So many stand-ins are replaced in one text by the server."""
 
 
 def bound_of(answers: list[list[Row]]) -> int:
@@ -112,7 +112,8 @@ class PostgresTx(Foreseeing):
     def remember(self, key: str, answer: str) -> None:
         self._write(q.FORGET, self.now - KEEP_REQUESTS)
         if len(self.late) > _FEW:
-            self._ask()  # the answer is made of numbers, then
+            self._ask()
+            answer = put_in_text(answer, self.drawn)
         self._write(q.REMEMBER.format(answer=all_in_text("$3::text", len(self.late))), key, answer, self.now)
 
     def shift_requests(self, seconds: float) -> None:
