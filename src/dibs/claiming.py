@@ -182,7 +182,8 @@ class Claiming(Recovering):
         """Claim within a transaction, after something else has been done in it: the end of the task `ending`."""
         key = None if request_key is None else limits.request(f"claim by {who.name} {who.session}", request_key)
         looks = self._foresees_look(who)
-        reaps = key is not None or task_id is not None or self._is_reaping_soon()  # seldom, or likely
+        seldom = key is not None or task_id is not None
+        reaps = seldom or self._is_reaping_soon()
         tx.foresee(
             name=who.name if looks else None,
             ending=ending,
@@ -191,7 +192,7 @@ class Claiming(Recovering):
             key=key,
             reaping=reaps,
             living=self._living,
-            thorough=reaps or self._found_nothing,  # the short way was tried in vain, or was the last time
+            thorough=seldom or self._found_nothing,  # the short way was tried in vain, or was the last time
         )
         after()
         if key is not None and (answer := tx.recall(key)) is not None:

@@ -59,6 +59,8 @@ class Core:
         self._found_nothing = False
         self._alive: dict[str, Worker] = {}
         """Holders on this machine that were alive when it was last looked, by their record."""
+        self._seeing = 0.0
+        """Seconds that it took to see that."""
         self._environment: Worker | None = None
         self._known_ground: Ground | None = None
         self._default = self._who(worker)

@@ -53,8 +53,9 @@ class Leases(Core):
     def _living(self) -> tuple[str, list[str]]:
         """What the record of a holder contains whose death could be proved here, and the records of those that are
         known to be alive now."""
-        here = boot()
+        began, here = time.monotonic(), boot()
         self._alive = {text: holder for text, holder in self._alive.items() if not is_dead(holder, here)}
+        self._seeing = time.monotonic() - began
         return jsontext.dumps(here), list(self._alive)
 
     def _is_reaping_due(self, now: float) -> bool:
@@ -80,6 +81,7 @@ class Leases(Core):
             return known[holder.text]
 
         looked, locks, seconds = tx.left_behind(is_gone, self._living)
+        seconds += self._seeing
         # Where looking is slow, look less often: it is to take a fiftieth of the time.
         self._reaped = tx.now + min(max(0.0, 50 * seconds - REAP_EVERY), REAP_SELDOM)
         tasks = [

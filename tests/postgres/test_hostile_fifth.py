@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import psycopg
@@ -9,7 +10,7 @@ import pytest
 
 from dibs import TaskBoard, Worker
 from dibs.cli.audit import disagreements
-from dibs.worker import boot, host
+from dibs.worker import boot, host, process_start
 from tests.clocks import HandClock
 from tests.postgres.actors import board_of
 from tests.postgres.server import Server
@@ -116,3 +117,16 @@ def test_reasons_are_in_one_order_on_every_store(url: str, clock: HandClock) -> 
                 board.lock([path], f"holder of {path}")
             told.append([reason.path for reason in board.reasons("t")])
     assert told[0] == told[1] == sorted(told[1], key=str)
+
+
+@pytest.mark.parametrize("many", [199, 200, 201, 700])
+def test_however_much_a_process_held_that_has_died_all_of_it_comes_back(board: TaskBoard, many: int) -> None:
+    """Of very many tasks that somebody on this machine may have left, it is first asked whose they are."""
+    board.add_many([{"description": "x", "paths": [f"src/{n}"]} for n in range(many)])
+    alive = Worker("alive", session="a", host=host(), pid=os.getpid(), started=process_start(os.getpid()), boot=boot())
+    assert len(board.claim(alive, n=many // 2)) == many // 2
+    assert len(board.claim(DEAD, n=many)) == many - many // 2
+    board._reaped = float("-inf")
+    assert len(board.claim(ANN, n=1000)) == many - many // 2
+    assert {task.assigned_to for task in board.tasks(["in_progress"], limit=1000)[0]} == {"alive", "ann"}
+    assert disagreements(board) == []

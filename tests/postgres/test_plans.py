@@ -159,6 +159,7 @@ def use(board: TaskBoard) -> None:
         task = board.claim(who)
         assert task is not None
         task.complete("done")
+    assert board.claim(ANN, request_key="thoroughly") is not None
     board.add("with files", id="files", priority=50, paths=["src/a/b.py"])
     assert board.claim(ANN, "files") is not None
     board.complete("files", worker=ANN)

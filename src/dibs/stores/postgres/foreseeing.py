@@ -19,7 +19,7 @@ from dibs.stores.postgres import foresight as f
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.path_locks import PathLocks
 from dibs.stores.queries import TASK
-from dibs.stores.rows import lines, lock_from, task_from
+from dibs.stores.rows import lines, lock_from, task_from, worker_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ class Foreseeing(PathLocks):
     _known_ready: _Ready | None = None
     _claiming: tuple[str, Sequence[str], int] | None = None
     _reaping = False
+    _has_left = False
+    """Has the first trip fetched what may have been left behind?"""
     _living: Living | None = None
     """To be asked who lives when the rest is fetched; None: it has been, or there is none."""
     _here: str | None = None
@@ -113,10 +115,16 @@ class Foreseeing(PathLocks):
             wanted.append((("locks beside", ending), (f.LOCKS_BESIDE, (board, ending))))
         if claiming is not None or taking is not None:
             self._claiming, self._reaping, self._living = claiming, reaping, living
-            if claiming is not None and not thorough:
-                asker, reserved, limit = claiming
-                wanted += self._ready_by(("free",), reserved, limit, (), asker)
-            wanted += self._everything() if thorough else [self._near_all()]
+            if thorough:
+                wanted += self._everything()
+            else:
+                if claiming is not None:
+                    asker, reserved, limit = claiming
+                    wanted += self._ready_by(("free",), reserved, limit, (), asker)
+                if reaping and living is not None:
+                    wanted += self._left(*living(), 0)
+                    self._has_left = True
+                wanted.append(self._near_all())
         self._fetch(wanted)
         if claiming is not None:
             self._known_ready = self._found_ready(claiming[2])
@@ -138,11 +146,18 @@ class Foreseeing(PathLocks):
         if self._claiming is not None:
             asker, reserved, limit = self._claiming
             wanted += self._ready_by(("free", "rest", "next", "ahead"), reserved, limit, (), asker)
-        left = (self._board, here, list(alive), self._reaping, limit)
-        wanted.append((("left tasks", None), (f.LEFT_TASKS, left)))
-        wanted.append((("left locks", None), (f.LEFT_LOCKS, (*left, self._wall))))
+        if not self._has_left:
+            wanted += self._left(here, alive, limit)
         wanted.append((("histories", None), (f.HISTORIES, (self._board,))))
         return [*wanted, self._near_all()]
+
+    def _left(self, here: str, alive: Sequence[str], limit: int) -> Wanted:
+        """What may have been left behind, if it is time to look, or fewer were found than this."""
+        values = (self._board, here, list(alive), self._reaping, limit)
+        return [
+            (("left tasks", None), (f.LEFT_TASKS, values)),
+            (("left locks", None), (f.LEFT_LOCKS, (*values, self._wall))),
+        ]
 
     def _see_all(self) -> bool:
         """Fetch what the first trip did not, if it did not; was it fetched now? Also tasks whose paths are known to be
@@ -275,10 +290,11 @@ class Foreseeing(PathLocks):
         known = self._known_ready
         if known is not None and look and known.is_all_ahead:
             return self._now_ready(known.ahead, reserved, None, held)[:limit]
-        while known is not None and not look:
-            found = self._now_ready(known.candidates, reserved, after, held)
-            if found or (known.is_all and self._living is None):
-                return found[:limit]
+        while not look:
+            if known is not None:
+                found = self._now_ready(known.candidates, reserved, after, held)
+                if found or (known.is_all and self._living is None):
+                    return found[:limit]
             if not self._see_all():
                 break
             known = self._known_ready
@@ -374,20 +390,30 @@ class Foreseeing(PathLocks):
     def left_behind(
         self, is_gone: Callable[[Worker], bool], living: Living
     ) -> tuple[list[BoardTask], list[Lock], float]:
-        self._see_all()
         known = self._foreseen.get(("left tasks", None))
+        if (known is None or not known[0][_WIDTH]) and self._see_all():
+            known = self._foreseen.get(("left tasks", None))
         if known is None or not known[0][_WIDTH]:
-            here, alive = living()
-            left = (self._board, here, list(alive), True, 0)
-            asked = (("left tasks", f.LEFT_TASKS, left), ("left locks", f.LEFT_LOCKS, (*left, self._wall)))
-            self._fetch([*(((about, None), (sql, values)) for about, sql, values in asked), self._near_all()])
+            self._reaping = True
+            self._fetch([*self._left(*living(), 0), self._near_all()])
             self._knows_paths(None)
         rows, locks = self._foreseen.pop(("left tasks", None)), self._foreseen.pop(("left locks", None))
+        seconds = rows[-1][_WIDTH + 2]
         began = time.monotonic()
+        if (holders := rows[0][_WIDTH + 1]) is not None:
+            rows = self._left_by([text for text in holders if is_gone(worker_from(text))])
         looked = self._take_look([row for row in rows if row[0]])
         tasks = [t for t in looked if t.status is IN_PROGRESS and t.holder and is_gone(t.holder)]
         found = [lock for lock in map(lock_from, locks) if lock.expires_at <= self.now or is_gone(lock.holder)]
-        return tasks, found, rows[-1][_WIDTH + 1] + time.monotonic() - began
+        return tasks, found, seconds + time.monotonic() - began
+
+    def _left_by(self, gone: list[str]) -> list[Row]:
+        """There were too many tasks to fetch them all; now it is known whose are wanted."""
+        if not gone:
+            return []
+        self._fetch([(("left tasks", None), (f.TASKS_OF, (self._board, gone, 1000))), self._near_all()])
+        self._knows_paths(None)
+        return self._foreseen.pop(("left tasks", None))
 
     def drop_locks(self, locks: Sequence[Lock]) -> None:
         super().drop_locks(locks)

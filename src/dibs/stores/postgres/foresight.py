@@ -172,14 +172,20 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
 # tasks were found. With whether it was looked, and the time that it took: what comes in one trip may have waited.
 _IF_WANTED = f"(SELECT $4::bool OR {_FOUND} < $5::int)"
 _LEFT = "strpos(holder, $2::text) > 0 AND holder <> ALL($3::text[])"
+FEW = 200
+"""So many tasks are fetched that somebody may have left behind. Where there are more, only whose they are: mostly all
+of these live."""
+_LEFT_TASKS = f"dibs.task WHERE {_IF_WANTED} AND board = $1 AND status = 'in_progress' AND {_LEFT}"
 LEFT_TASKS = f"""
-WITH found AS MATERIALIZED (
-    SELECT {TASK} FROM dibs.task WHERE {_IF_WANTED} AND board = $1 AND status = 'in_progress' AND {_LEFT}
-    ORDER BY lease_expires_at)
-SELECT found.*, {_IF_WANTED}, extract(epoch FROM clock_timestamp() - statement_timestamp())::float8,
-    {_noted(paths=_PATHS, spent=_SPENT)}
+WITH found AS MATERIALIZED (SELECT {TASK} FROM {_LEFT_TASKS} ORDER BY lease_expires_at LIMIT {FEW + 1})
+SELECT found.*, {_IF_WANTED},
+    CASE WHEN (SELECT count(*) FROM found) > {FEW} THEN (SELECT array_agg(DISTINCT holder) FROM {_LEFT_TASKS}) END,
+    extract(epoch FROM clock_timestamp() - statement_timestamp())::float8, {_noted(paths=_PATHS, spent=_SPENT)}
 FROM (SELECT) AS one LEFT JOIN found ON true
 """
+TASKS_OF = noting(f"""
+    SELECT {TASK} FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND holder = ANY($2::text[])
+    ORDER BY lease_expires_at LIMIT $3""")
 LEFT_LOCKS = f"""
 SELECT {LOCK} FROM dibs.lock WHERE {_IF_WANTED} AND board = $1 AND (expires_at <= {clock("$6")} OR ({_LEFT}))
 ORDER BY pattern, token
