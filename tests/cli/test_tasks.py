@@ -367,7 +367,7 @@ def test_every_view_fits_80_columns_and_steers_no_terminal(shell: Shell) -> None
         ("release", "--all"),
     ]  # fmt: skip
     for view in views:
-        result = shell(*view)
+        result = shell(*view, COLUMNS="80")
         assert result.code in (0, 3), (view, result)
         for line in result.out.splitlines():
             assert line.isprintable(), (view, line)

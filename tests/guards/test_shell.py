@@ -193,7 +193,11 @@ def test_a_signal_at_any_moment_leaves_no_lock(shell: Shell, sign: signal.Signal
         process = shell.start(TRAPS + "echo go; " + loop)
         process.expect("go")
         threading.Event().wait(0.003 * tenth)
-        assert process.end(sign) == status
+        try:
+            ended = process.end(sign, patience=5 if shell.command == ["bash"] else PATIENCE)
+        except subprocess.TimeoutExpired:  # of SIGTERM it misses one in some thousand
+            ended = process.end(sign)
+        assert ended == status
         assert shell.files == []
 
 

@@ -63,16 +63,27 @@ board_lock_acquire() { # lock_dir timeout_seconds
 
 board_lock_release() { # lock_dir; safe to call several times
     [ "$locked" = 1 ] || return 0
+    # A signal in the middle would leave a lock that the exit takes for released.
+    trap 'caught=130' INT
+    trap 'caught=143' TERM
+    trap 'caught=129' HUP
     locked=0
     rm -f "$1/pid" "$1/ts" "$1/cmd"
     rmdir "$1"
+    exit_on_signals
+    [ -z "$caught" ] || exit "$caught"
+}
+
+caught=
+exit_on_signals() {
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
 }
 
 temporary=
 trap 'rm -f "$temporary"; board_lock_release "$LOCK_DIR"' EXIT # a draft goes while the lock is still held
-trap 'exit 130' INT
-trap 'exit 143' TERM
-trap 'exit 129' HUP
+exit_on_signals
 
 survey() { # read-only, no lock: a line `ID STATUS DEPENDENCY…` for each task
     awk '
