@@ -60,8 +60,9 @@ if TYPE_CHECKING:
             """A hint, at the start of a writing verb, of what it will ask for: what the worker of this name holds; the
             task that is to end, with what hangs on it, and (`holders`) what its holder holds; the best ready tasks for
             a worker's name, reservations and number, or the task that is to be taken, with the locks near them; the
-            answer to a request key; what was left behind (see there). A store that is a network away fetches it in one
-            trip, but for what is needed seldom, unless this is to be `thorough`; others need not listen."""
+            answer to a request key; what was left behind (see there, also for `living`). A store that is a network away
+            fetches it in one trip, but for what is needed seldom, unless this is to be `thorough`; others need not
+            listen."""
 
         def next_token(self) -> int:
             """The number that the next appended event will have, larger than any event, claim or lock so far. Where

@@ -263,7 +263,7 @@ def test_leases_that_have_run_out_are_found_by_their_index(plans: Plans, stateme
 
 
 def test_a_task_is_found_by_its_id(plans: Plans) -> None:
-    plans.check(f.TASK_BY_ID[True], "task_id", bound="id")
+    plans.check(f.TASK_BY_ID, "task_id", bound="id")
 
 
 def test_who_waits_for_a_task_is_found_by_the_edges(plans: Plans) -> None:

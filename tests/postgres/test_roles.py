@@ -220,9 +220,10 @@ def test_what_a_superuser_makes_belongs_to_the_owner(server: Server, database: D
     """Or the owner could neither grant nor back up anything any more."""
     TaskBoard.open(f"{server.admin_url(database.name)}&board=another", create=True, worker="postgres").close()
     database.role(GRANTS.read_text())
-    for url in (database.url, worker):
+    for number, url in enumerate((database.url, worker), 1):
         with TaskBoard.open(f"{url}?board=another") as board:
             board.add("x")
+            assert board.tasks()[1] == number
 
 
 def test_the_doctor_names_rights_on_sequences_that_are_missing(database: Database, worker: str, tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ Everybody holds tasks first, then paths, then locks. It does not wait for a task
 waits for paths, in the order that all take them in, if it holds none yet; and for locks, since whoever holds those
 waits for nothing else.
 
-    self._looks(task, row)       a task was handed out from a look
-    self._expects(task)          it is decided about: it must stay as it was
-    self._lock_stays(lock)       the same for a lock
-    self._grants += patterns     locks are granted there, given what `near` had shown (`_seen_near`)
+    self._looks(task, last_event)    a task was handed out from a look
+    self._expects(task)              it is decided about: it must stay as it was
+    self._lock_stays(lock)           the same for a lock
+    self._saves_lock(lock)           it goes on, or is granted, given what `near` had shown (`_seen_near`)
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Foreseeing(PathLocks):
         if taking is not None:
             wanted.append((("needs", taking), (f.NEEDS_OF_ID, (board, taking))))
         for task_id in filter(None, (ending, taking)):
-            wanted.append((("task", task_id), (f.TASK_BY_ID[True], (board, task_id))))
+            wanted.append((("task", task_id), (f.TASK_BY_ID, (board, task_id))))
         if ending is not None:
             wanted.append((("dependants", ending), (f.DEPENDANTS_OF_ID, (board, ending))))
             wanted.append((("locks of", ending), (q.LOCKS_OF_TASK, (board, ending))))
@@ -195,8 +195,8 @@ class Foreseeing(PathLocks):
         best = sorted(found["free"] + found["rest"], key=_row_order)
         self._note_front(best)
         rows = {row[0]: row for row in (*best[:limit], *found["next"])}
-        free = self._sorted(self._current(list(rows.values())))
-        return _Ready(free, self._sorted(self._take_look(found["ahead"])), limit)
+        free = sorted(self._current(list(rows.values())), key=_order)
+        return _Ready(free, sorted(self._take_look(found["ahead"]), key=_order), limit)
 
     def _knows_paths(self, ready: _Ready | None) -> None:
         """A trip has fetched all locks near the paths of the tasks that it found."""
@@ -235,9 +235,6 @@ class Foreseeing(PathLocks):
                 if task.seq not in self._saved:
                     self._looks(task, self._newest[task.id])
         return tasks
-
-    def _sorted(self, tasks: list[BoardTask]) -> list[BoardTask]:
-        return sorted(tasks, key=_order)
 
     def get(self, ids: Sequence[str]) -> dict[str, BoardTask]:
         if not ids:
@@ -307,7 +304,7 @@ class Foreseeing(PathLocks):
         tasks = [task for task in known if task.seq not in self._saved]
         tasks += [task for task in self._saved.values() if task.is_ready and task.reserved in reserved]
         begin = _order(after) if after else (_FIRST, 0)
-        return self._sorted([task for task in tasks if _order(task) > begin and task.paths not in held])
+        return sorted([task for task in tasks if _order(task) > begin and task.paths not in held], key=_order)
 
     def _ask_ready(
         self,

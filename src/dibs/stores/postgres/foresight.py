@@ -35,8 +35,7 @@ def noting(select: str) -> str:
 
 
 # One task by id; what it waits for; who waits for it.
-_BY_ID = f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = $2"
-TASK_BY_ID = {True: noting(f"{_BY_ID} FOR NO KEY UPDATE"), False: _BY_ID}
+TASK_BY_ID = noting(f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = $2 FOR NO KEY UPDATE")
 NEEDS_OF_ID = f"""
 SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = ANY(string_to_array(
     (SELECT depends_on FROM dibs.task WHERE board = $1 AND id = $2), chr(10))) ORDER BY seq FOR NO KEY UPDATE
