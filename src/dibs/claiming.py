@@ -187,11 +187,12 @@ class Claiming(Recovering):
         tx.foresee(
             name=who.name if looks else None,
             ending=ending,
-            claiming=None if task_id else (who.name, rules.reserved_for(who.kind), n),
+            claiming=None if task_id else (who, rules.reserved_for(who.kind), n),
             taking=task_id,
             key=key,
             reaping=reaps,
             living=self._living,
+            is_gone=self._is_gone,
             thorough=seldom or self._found_nothing,  # the short way was tried in vain, or was the last time
         )
         after()
@@ -281,7 +282,7 @@ class Claiming(Recovering):
             seen: set[str] = set()
             locks: Near | None = None
             size = n
-            while given < n and (batch := tx.ready(reserved, size, after, held, name=who.name)):
+            while given < n and (batch := tx.ready(reserved, size, after, held, who=who)):
                 after = batch[-1]
                 for task in batch:
                     seen.add(task.id)
@@ -317,7 +318,7 @@ class Claiming(Recovering):
             return False
         more = [
             task
-            for task in tx.ready(reserved, 256, None, held, name=who.name, look=True)
+            for task in tx.ready(reserved, 256, None, held, who=who, look=True)
             if task.id not in seen and not rules.is_anothers(task, who)
         ]
         return any(not self._path_conflicts(tx, task, who) for task in more)

@@ -58,6 +58,14 @@ class Leases(Core):
         self._seeing = time.monotonic() - began
         return jsontext.dumps(here), list(self._alive)
 
+    def _is_gone(self, holder: Worker) -> bool:
+        """Is a holder's process provably dead? If not, and it is one of here, it is known to be alive for now."""
+        here = boot()
+        dead = is_dead(holder, here)
+        if holder.boot == here and not dead:
+            self._alive[holder.text] = holder
+        return dead
+
     def _is_reaping_due(self, now: float) -> bool:
         return now - self._reaped >= REAP_EVERY or now < self._reaped - REAP_EVERY * 60
 
@@ -70,14 +78,11 @@ class Leases(Core):
     def _reap(self, tx: Tx, alive: Worker | None = None) -> list[BoardTask | Lock]:
         """Give back the claims and locks whose holder's process is provably dead, and the locks that have run out.
         `alive` is being given tasks right now, so nothing is taken from it."""
-        here = boot()
         known: dict[str, bool] = {}
 
         def is_gone(holder: Worker) -> bool:
             if holder.text not in known:
-                known[holder.text] = holder != alive and is_dead(holder, here)
-                if holder.boot == here and not known[holder.text]:
-                    self._alive[holder.text] = holder
+                known[holder.text] = holder != alive and self._is_gone(holder)
             return known[holder.text]
 
         looked, locks, seconds = tx.left_behind(is_gone, self._living)

@@ -50,19 +50,20 @@ if TYPE_CHECKING:
             name: str | None = None,
             ending: str | None = None,
             holders: bool = False,
-            claiming: tuple[str, Sequence[str], int] | None = None,
+            claiming: tuple[Worker, Sequence[str], int] | None = None,
             taking: str | None = None,
             key: str | None = None,
             reaping: bool = False,
             living: Living | None = None,
+            is_gone: Callable[[Worker], bool] | None = None,
             thorough: bool = False,
         ) -> None:
             """A hint, at the start of a writing verb, of what it will ask for: what the worker of this name holds; the
             task that is to end, with what hangs on it, and (`holders`) what its holder holds; the best ready tasks for
-            a worker's name, reservations and number, or the task that is to be taken, with the locks near them; the
-            answer to a request key; what was left behind (see there, also for `living`). A store that is a network away
-            fetches it in one trip, but for what is needed seldom, unless this is to be `thorough`; others need not
-            listen."""
+            a worker, its reservations and their number, or the task that is to be taken, with the locks near them; the
+            answer to a request key; what was left behind (see there, also for `living` and `is_gone`). A store that is
+            a network away fetches it in one trip, but for what is needed seldom, unless this is to be `thorough`;
+            others need not listen."""
 
         def next_token(self) -> int:
             """The number that the next appended event will have, larger than any event, claim or lock so far. Where
@@ -86,14 +87,14 @@ if TYPE_CHECKING:
             after: BoardTask | None,
             held: Sequence[list[str]],
             *,
-            name: str | None = None,
+            who: Worker | None = None,
             look: bool = False,
         ) -> list[BoardTask]:
             """Pending tasks with nothing unmet and no open blocker, best first (priority, then age).
 
             Only those reserved for one of `reserved`, only those behind `after` in that order, and none whose
-            `paths` equal one of `held` (path lists that the caller has already found to be held). For a worker of
-            `name` a store may leave out what it could not be given. `look`: only to look, but also at what others are
+            `paths` equal one of `held` (path lists that the caller has already found to be held). A store may leave
+            out what the worker `who` could not be given. `look`: only to look, but also at what others are
             at.
             """
 

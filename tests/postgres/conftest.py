@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.postgres.actors import board_of
+from tests.postgres.desk import Desk
+from tests.postgres.proxy import Proxy
 from tests.postgres.server import Server, server_for_test
 
 
@@ -21,3 +24,13 @@ def own_server() -> Iterator[Server]:
     server_for_test()  # says what to install, where there is none
     with Server.start() as started:
         yield started
+
+
+@pytest.fixture
+def desk(server: Server) -> Iterator[Desk]:
+    with board_of(server) as url, Proxy(url) as proxy:
+        made = Desk(proxy, proxy.url)
+        try:
+            yield made
+        finally:
+            made.close()

@@ -17,7 +17,7 @@ import pytest
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.model import Lock
 from dibs.stores.postgres import fronts
-from dibs.stores.postgres.foresight import LEFT_TASKS, ready
+from dibs.stores.postgres.foresight import LEFT_TASKS, LEFT_TASKS_IF_FEW, ready
 from dibs.stores.postgres.links import Link
 from dibs.stores.postgres.quick import CLAIM
 from dibs.stores.postgres.store import PostgresStore
@@ -401,7 +401,7 @@ def test_who_was_idle_looks_no_more_often_afterwards(url: str, clock: HandClock,
 
 def looks(sent: list[tuple[str, Any]]) -> int:
     """How often it was surely looked what the dead have left behind."""
-    return sum(surely for statement, (*_, surely, _) in ((s, v) for s, v in sent if s == LEFT_TASKS))
+    return sum(values[-2] for statement, values in sent if statement in (LEFT_TASKS, LEFT_TASKS_IF_FEW))
 
 
 def claim_in(sent: list[tuple[str, Any]], way: str) -> tuple[str, Any]:

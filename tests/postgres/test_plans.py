@@ -194,8 +194,22 @@ def test_what_follows_the_best_task_is_found_by_the_same_index(plans: Plans, way
     plans.check(statement, "task_ready_open", bound="rank", sorts=way == "ahead")
 
 
-def test_what_may_have_been_left_behind_is_looked_for_among_what_is_in_progress(plans: Plans) -> None:
-    plans.check(f.LEFT_TASKS, "task_lease", bound="board", sorts=True)
+@pytest.mark.parametrize("way", ["next", "ahead"])
+def test_locks_near_each_of_these_are_found_by_their_beginning(plans: Plans, way: str) -> None:
+    """All locks are read once for the whole statement, and not again for every task."""
+    with plans.explained(f.ready("open", False, way, one=True)) as found:
+        for kind, nodes in found.items():
+            scans = [node for node in nodes if is_scan_of(node, "lock")]
+            once = [node for node in scans if node["Node Type"] == "Seq Scan"]
+            names = {node.get("Index Name") for node in nodes}
+            text = f"{kind}: {json.dumps(nodes[0], indent=1)}"
+            assert len(once) <= 1, text
+            assert "lock_prefix" in names, text
+
+
+@pytest.mark.parametrize("statement", [f.LEFT_TASKS, f.LEFT_TASKS_IF_FEW], ids=["all", "a few"])
+def test_what_may_have_been_left_behind_is_looked_for_among_what_is_in_progress(plans: Plans, statement: str) -> None:
+    plans.check(statement, "task_lease", bound="board", sorts=True)
 
 
 def test_locks_near_what_was_found_are_found_by_their_beginning(plans: Plans) -> None:

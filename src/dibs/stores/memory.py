@@ -164,7 +164,7 @@ class MemoryTx:
         after: BoardTask | None,
         held: Sequence[list[str]],
         *,
-        name: str | None = None,
+        who: Worker | None = None,
         look: bool = False,
     ) -> list[BoardTask]:
         found: list[tuple[int, int, str]] = []

@@ -123,7 +123,7 @@ class SqlTx:
         after: BoardTask | None,
         held: Sequence[list[str]],
         *,
-        name: str | None = None,
+        who: Worker | None = None,
         look: bool = False,
     ) -> list[BoardTask]:
         if self.changed:

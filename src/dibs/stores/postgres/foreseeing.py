@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 
 from dibs.model import IN_PROGRESS, BoardTask, Lock, Worker
+from dibs.store import Collision
 from dibs.stores.postgres import foresight as f
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.path_locks import PathLocks
@@ -54,15 +55,15 @@ def _is_due(task: BoardTask, now: float) -> bool:
 
 class _Ready:
     """What is known of the ready tasks: the best that nobody is at; a look at the first ones, if there was doubt about
-    the files of those; and whether that is all."""
+    the files of those; whether that is all that could be had; and whether the server was sure that some could be."""
 
-    def __init__(self, free: list[BoardTask], ahead: list[BoardTask], wanted: int) -> None:
+    def __init__(self, free: list[BoardTask], ahead: list[BoardTask], wanted: int, is_all: bool, is_sure: bool) -> None:
         self.free = free
         self.ahead = ahead
-        self.is_all_ahead = 0 < len(ahead) < f.AHEAD
-        # Whoever got fewer than it wanted passed over the rest, because others are at it.
-        self.is_all = len(free) < wanted or self.is_all_ahead
+        self.is_all = is_all
+        self.is_sure = is_sure
         self.candidates = list(free)
+        # Whoever got fewer than it wanted passed over the rest, because others are at it.
         if len(free) >= wanted:
             last = max(map(_order, free))
             self.candidates += [task for task in ahead if _order(task) > last]
@@ -71,12 +72,13 @@ class _Ready:
 class Foreseeing(PathLocks):
     passes_over = True
     _known_ready: _Ready | None = None
-    _claiming: tuple[str, Sequence[str], int] | None = None
+    _claiming: tuple[Worker, Sequence[str], int] | None = None
     _reaping = False
     _has_left = False
     """Has the first trip fetched what may have been left behind?"""
     _living: Living | None = None
     """To be asked who lives when the rest is fetched; None: it has been, or there is none."""
+    _is_gone: Callable[[Worker], bool] | None = None
     _here: str | None = None
     _presumed: Sequence[str] | None = None
     """The holders that were taken for alive when it was looked for ready tasks (None: all), of those with `_here` in
@@ -88,11 +90,12 @@ class Foreseeing(PathLocks):
         name: str | None = None,
         ending: str | None = None,
         holders: bool = False,
-        claiming: tuple[str, Sequence[str], int] | None = None,
+        claiming: tuple[Worker, Sequence[str], int] | None = None,
         taking: str | None = None,
         key: str | None = None,
         reaping: bool = False,
         living: Living | None = None,
+        is_gone: Callable[[Worker], bool] | None = None,
         thorough: bool = False,
     ) -> None:
         board, wall = self._board, self._wall
@@ -114,20 +117,20 @@ class Foreseeing(PathLocks):
             wanted.append((("in progress beside", ending), (f.IN_PROGRESS_BESIDE, (board, ending))))
             wanted.append((("locks beside", ending), (f.LOCKS_BESIDE, (board, ending))))
         if claiming is not None or taking is not None:
-            self._claiming, self._reaping, self._living = claiming, reaping, living
+            self._claiming, self._reaping, self._living, self._is_gone = claiming, reaping, living, is_gone
             if thorough:
                 wanted += self._everything()
             else:
                 if claiming is not None:
-                    asker, reserved, limit = claiming
-                    wanted += self._ready_by(("free",), reserved, limit, (), asker)
+                    who, reserved, limit = claiming
+                    wanted += self._ready_by(("free",), reserved, limit, (), who)
                 if reaping and living is not None:
-                    wanted += self._left(*living(), 0)
+                    wanted += self._left(*living(), 0, f.LEFT_TASKS_IF_FEW)
                     self._has_left = True
                 wanted.append(self._near_all())
         self._fetch(wanted)
         if claiming is not None:
-            self._known_ready = self._found_ready(claiming[2])
+            self._known_ready = self._found_ready(claiming[2], is_all=thorough)
         if claiming is not None or taking is not None:
             self._knows_paths(self._known_ready)
         if holders and (rows := self._foreseen["task", ending]):
@@ -141,21 +144,23 @@ class Foreseeing(PathLocks):
         living, self._living = self._living, None
         here, alive = living() if living is not None else ("", ())
         self._here, self._presumed = here, alive
-        wanted: Wanted = [(("none", None), (f.FOUND_NONE, ()))]
+        wanted: Wanted = []
         limit = 0
         if self._claiming is not None:
-            asker, reserved, limit = self._claiming
-            wanted += self._ready_by(("free", "rest", "next", "ahead"), reserved, limit, (), asker)
+            who, reserved, limit = self._claiming
+            wanted += self._all_ready(reserved, limit, (), who)
         if not self._has_left:
-            wanted += self._left(here, alive, limit)
+            wanted += self._left(here, alive, limit, f.LEFT_TASKS)
+        elif gone := self._gone():
+            wanted.append((("left by", None), (f.TASKS_OF, (self._board, gone, 1000))))
         wanted.append((("histories", None), (f.HISTORIES, (self._board,))))
         return [*wanted, self._near_all()]
 
-    def _left(self, here: str, alive: Sequence[str], limit: int) -> Wanted:
+    def _left(self, here: str, alive: Sequence[str], limit: int, tasks: str) -> Wanted:
         """What may have been left behind, if it is time to look, or fewer were found than this."""
         values = (self._board, here, list(alive), self._reaping, limit)
         return [
-            (("left tasks", None), (f.LEFT_TASKS, values)),
+            (("left tasks", None), (tasks, values)),
             (("left locks", None), (f.LEFT_LOCKS, (*values, self._wall))),
         ]
 
@@ -166,28 +171,44 @@ class Foreseeing(PathLocks):
             return False
         self._fetch(self._everything())
         if self._claiming is not None:
-            self._known_ready = self._found_ready(self._claiming[2])
+            self._known_ready = self._found_ready(self._claiming[2], is_all=True)
         self._knows_paths(self._known_ready)
         return True
+
+    def _gone(self) -> list[str]:
+        """Who has gone of those whose tasks were too many to be fetched."""
+        known, is_gone = self._foreseen.get(("left tasks", None)), self._is_gone
+        holders = known[0][_WIDTH + 1] if known else None
+        return [text for text in holders or () if is_gone is not None and is_gone(worker_from(text))]
 
     def _fetch(self, wanted: Wanted) -> None:
         for (about, _), rows in zip(wanted, self._ask(*(statement for _, statement in wanted)), strict=True):
             self._foreseen[about] = rows
 
     def _ready_by(
-        self, ways: Sequence[str], reserved: Sequence[str], limit: int, without: Sequence[str], name: str | None
+        self, ways: Sequence[str], reserved: Sequence[str], limit: int, without: Sequence[str], who: Worker | None
     ) -> Wanted:
         return [
-            ((way, lane), self._ready(lane, only, limit, None, without, way, name))
+            ((way, lane), self._ready(lane, only, limit, None, without, way, who))
             for way in ways
             for lane, only in _lanes(reserved)
+        ]
+
+    def _all_ready(self, reserved: Sequence[str], limit: int, without: Sequence[str], who: Worker | None) -> Wanted:
+        """All that could be had of the ready tasks."""
+        asker = (who.name, who.session) if who is not None else (None, None)
+        return [
+            (("none", None), (f.FOUND_NONE, ())),
+            *self._ready_by(("free", "rest"), reserved, limit, without, who),
+            (("doubt", None), (f.DOUBT, (self._board, self._wall, *asker))),
+            *self._ready_by(("next", "ahead"), reserved, limit, without, who),
         ]
 
     def _near_all(self) -> tuple[tuple[str, Any], Statement]:
         """The locks near all paths of which word was left."""
         return ("near", None), (f.LOCKS_RELATED, (self._board,))
 
-    def _found_ready(self, limit: int) -> _Ready:
+    def _found_ready(self, limit: int, is_all: bool) -> _Ready:
         """What has just been fetched."""
         found: dict[str, list[Row]] = {"free": [], "rest": [], "next": [], "ahead": []}
         for way, lane in [about for about in self._foreseen if about[0] in found]:
@@ -196,12 +217,15 @@ class Foreseeing(PathLocks):
         self._note_front(best)
         rows = {row[0]: row for row in (*best[:limit], *found["next"])}
         free = sorted(self._current(list(rows.values())), key=_order)
-        return _Ready(free, sorted(self._take_look(found["ahead"]), key=_order), limit)
+        is_sure = any(row[_WIDTH + 1] for row in found["ahead"])
+        if (doubt := self._foreseen.pop(("doubt", None), None)) and doubt[0][0] == "false":
+            is_sure = bool(free)
+        return _Ready(free, sorted(self._take_look(found["ahead"]), key=_order), limit, is_all, is_sure)
 
     def _knows_paths(self, ready: _Ready | None) -> None:
         """A trip has fetched all locks near the paths of the tasks that it found."""
         locks = [lock_from(row) for row in self._foreseen.pop(("near", None))]
-        noted = ("due", "left tasks", "task", "dependants")
+        noted = ("due", "left tasks", "left by", "task", "dependants")
         paths = [row[15] for (about, _), rows in self._foreseen.items() if about in noted for row in rows]
         tasks = [*ready.free, *ready.ahead] if ready else []
         patterns = [pattern for text in paths if text for pattern in text.split("\n")]
@@ -281,11 +305,13 @@ class Foreseeing(PathLocks):
         after: BoardTask | None,
         held: Sequence[list[str]],
         *,
-        name: str | None = None,
+        who: Worker | None = None,
         look: bool = False,
     ) -> list[BoardTask]:
         known = self._known_ready
-        if known is not None and look and known.is_all_ahead:
+        if known is not None and look and known.is_all:
+            if known.is_sure:  # and yet it could not be had, by what was fetched behind it in the same trip
+                raise Collision("others were faster", hint="try again in a moment")
             return self._now_ready(known.ahead, reserved, None, held)[:limit]
         while not look:
             if known is not None:
@@ -295,7 +321,7 @@ class Foreseeing(PathLocks):
             if not self._see_all():
                 break
             known = self._known_ready
-        return self._ask_ready(reserved, limit, after, held, name, look)
+        return self._ask_ready(reserved, limit, after, held, who, look)
 
     def _now_ready(
         self, known: Sequence[BoardTask], reserved: Sequence[str], after: BoardTask | None, held: Sequence[list[str]]
@@ -312,24 +338,23 @@ class Foreseeing(PathLocks):
         limit: int,
         after: BoardTask | None,
         held: Sequence[list[str]],
-        name: str | None,
+        who: Worker | None,
         look: bool,
     ) -> list[BoardTask]:
         without = [text for paths in held if (text := lines(paths))]
         if look or not self._writing:
-            asked = [self._ready(lane, only, limit, after, without, "no", name) for lane, only in _lanes(reserved)]
+            asked = [self._ready(lane, only, limit, after, without, "no", who) for lane, only in _lanes(reserved)]
             rows = sorted((row for rows in self._ask(*asked) for row in rows), key=_row_order)
             return self._take_look(rows[:limit])
         if after is None:
-            ways = ("free", "rest", "next", "ahead")
-            wanted = [(("none", None), (f.FOUND_NONE, ())), *self._ready_by(ways, reserved, limit, without, name)]
+            wanted = self._all_ready(reserved, limit, without, who)
         else:  # whoever holds some already waits for no others
             wanted = [
-                (("free", lane), self._ready(lane, only, limit, after, without, "free", name))
+                (("free", lane), self._ready(lane, only, limit, after, without, "free", who))
                 for lane, only in _lanes(reserved)
             ]
         self._fetch([*wanted, self._near_all()])
-        found = self._found_ready(limit)
+        found = self._found_ready(limit, is_all=after is None)
         self._knows_paths(found)
         if after is not None:
             return found.free
@@ -350,20 +375,21 @@ class Foreseeing(PathLocks):
         after: BoardTask | None,
         without: Sequence[str],
         way: str,
-        name: str | None,
+        who: Worker | None,
     ) -> Statement:
         rank, seq = (_FIRST, 0) if after is None else (-after.priority, after.seq + 1)
         one = limit == 1
-        more = () if one or way in ("next", "ahead") else (limit,)
+        more = () if one or way == "next" else (limit,)
         values = (
             self._board,
             rank,
             seq,
             list(without),
             self._wall,
-            name,
+            who.name if who is not None else None,
             self._here,
             list(self._presumed or ()),
+            who.session if who is not None else None,
             *more,
         )
         return f.ready(lane, only_any, way, one), values
@@ -392,25 +418,20 @@ class Foreseeing(PathLocks):
             known = self._foreseen.get(("left tasks", None))
         if known is None or not known[0][_WIDTH]:
             self._reaping = True
-            self._fetch([*self._left(*living(), 0), self._near_all()])
+            self._fetch([*self._left(*living(), 0, f.LEFT_TASKS), self._near_all()])
             self._knows_paths(None)
-        rows, locks = self._foreseen.pop(("left tasks", None)), self._foreseen.pop(("left locks", None))
+        rows, locks = self._foreseen["left tasks", None], self._foreseen.pop(("left locks", None))
         seconds = rows[-1][_WIDTH + 2]
         began = time.monotonic()
-        if (holders := rows[0][_WIDTH + 1]) is not None:
-            rows = self._left_by([text for text in holders if is_gone(worker_from(text))])
+        if rows[0][_WIDTH + 1] is not None:
+            if self._gone():
+                self._see_all()
+            rows = self._foreseen.pop(("left by", None), [])
+        del self._foreseen["left tasks", None]
         looked = self._take_look([row for row in rows if row[0]])
         tasks = [t for t in looked if t.status is IN_PROGRESS and t.holder and is_gone(t.holder)]
         found = [lock for lock in map(lock_from, locks) if lock.expires_at <= self.now or is_gone(lock.holder)]
         return tasks, found, seconds + time.monotonic() - began
-
-    def _left_by(self, gone: list[str]) -> list[Row]:
-        """There were too many tasks to fetch them all; now it is known whose are wanted."""
-        if not gone:
-            return []
-        self._fetch([(("left tasks", None), (f.TASKS_OF, (self._board, gone, 1000))), self._near_all()])
-        self._knows_paths(None)
-        return self._foreseen.pop(("left tasks", None))
 
     def drop_locks(self, locks: Sequence[Lock]) -> None:
         super().drop_locks(locks)
@@ -419,9 +440,9 @@ class Foreseeing(PathLocks):
 
     def _was_presumed(self, lock: Lock) -> bool:
         """Was this taken for held when it was looked for ready tasks?"""
-        asker = self._claiming[0] if self._claiming else None
+        is_own = self._claiming is not None and lock.holder.is_same(self._claiming[0])
         lived = self._presumed is None or lock.holder.text in self._presumed
-        return lived and lock.expires_at > self.now and lock.holder.name != asker
+        return lived and lock.expires_at > self.now and not is_own
 
     def dependants(self, tasks: Sequence[BoardTask]) -> list[BoardTask]:
         if len(tasks) == 1 and (known := self._foreseen.pop(("dependants", tasks[0].id), None)) is not None:

@@ -10,6 +10,7 @@ decide, and a task whose files somebody else has is left out: there may be thous
 
 from __future__ import annotations
 
+from dibs.stores.postgres.overlapping import HELD, IS_HELD, IS_SURELY_HELD, MAY_BE_HELD, binds, folders, stem
 from dibs.stores.postgres.statements import HISTORY, IS_READY, LANES, clock
 from dibs.stores.queries import LOCK, TASK
 
@@ -26,6 +27,7 @@ _PATHS = f"concat_ws(chr(10), {_SETTING.format('paths')}, string_agg(paths, chr(
 _SPENT = (
     f"concat_ws(chr(10), {_SETTING.format('spent')}, string_agg(id, chr(10)) FILTER (WHERE attempts > max_attempts))"
 )
+_LAST_RANK, _LAST_SEQ = 2**31 - 1, 2**63 - 1
 _FOUND = f"coalesce({_SETTING.format('found')}, '0')::int"
 
 
@@ -61,49 +63,40 @@ WHERE board = $1 AND worker = (SELECT assigned_to FROM dibs.task WHERE board = $
 ORDER BY pattern, token
 """
 
-# The literal prefixes of the paths of which word was left, and the folders above them; a `[` that opens no class is
-# taken for one, so a prefix may be shorter than it is. Then the locks whose prefix is one of these, or below one.
-_WANTED = """wanted AS MATERIALIZED (
-    SELECT DISTINCT regexp_replace(path, '(^|/)[^/]*[*?[].*$', '') AS prefix
+# The literal prefixes of the paths of which word was left, and the folders above them. Then the locks whose prefix is
+# one of these, or below one.
+_WANTED = f"""wanted AS MATERIALIZED (
+    SELECT DISTINCT {stem("path")} AS prefix
     FROM unnest(string_to_array(current_setting('dibs.paths', true), chr(10))) AS path WHERE path <> ''),
-above AS MATERIALIZED (
-    SELECT DISTINCT substr(array_to_string(parts[1:depth], '/'), 1, 600) AS prefix
-    FROM (SELECT string_to_array(prefix, '/') AS parts FROM wanted) AS w, generate_series(0, cardinality(parts)) depth)
+above AS MATERIALIZED (SELECT DISTINCT above.prefix FROM wanted, LATERAL ({folders("wanted.prefix")}) AS above)
 """
-_RELATED = f"""
-SELECT {LOCK} FROM dibs.lock WHERE board = $1 AND substr(prefix, 1, 600) = ANY (ARRAY(SELECT prefix FROM above))
-UNION ALL
-SELECT {", ".join("lock." + column for column in LOCK.split(", "))} FROM wanted
-JOIN dibs.lock ON lock.board = $1 AND substr(lock.prefix, 1, 600) >= substr(wanted.prefix || '/', 1, 600)
-    AND substr(lock.prefix, 1, 600) <= substr(wanted.prefix || '0', 1, 600)
-WHERE wanted.prefix <> ''
-UNION ALL
-SELECT {LOCK} FROM dibs.lock WHERE board = $1 AND EXISTS (SELECT FROM wanted WHERE prefix = '')
-"""
-LOCKS_RELATED = f"WITH {_WANTED} {_RELATED}"
 
-# What others surely hold: paths and whole folders, and the folders that those are in. A glob may meet another or not,
-# and who has its record here may be dead; that is not decided now.
-_HELD = f"""held AS MATERIALIZED (
-    SELECT DISTINCT prefix FROM dibs.lock WHERE board = $1 AND expires_at > {clock("$5")} AND worker <> $6
-        AND pattern IN (prefix, prefix || '/**') AND ($7::text IS NULL OR strpos(holder, $7) = 0 OR holder = ANY($8))),
-inside AS MATERIALIZED (
-    SELECT DISTINCT array_to_string(parts[1:depth], '/') AS prefix
-    FROM (SELECT string_to_array(prefix, '/') AS parts FROM held) AS h, generate_series(1, cardinality(parts)) depth)
-"""
-_IS_HELD = """EXISTS (
-    SELECT FROM (SELECT regexp_replace(path, '/[*][*]$', '') AS name
-                 FROM unnest(string_to_array(paths, chr(10))) AS path) AS wanted,
-        LATERAL (SELECT string_to_array(name, '/') AS parts) AS split
-    WHERE name !~ '[*?[]' AND (name IN (SELECT prefix FROM inside) OR EXISTS (
-        SELECT FROM generate_series(1, cardinality(parts)) depth
-        WHERE array_to_string(parts[1:depth], '/') IN (SELECT prefix FROM held))))"""
 
-NEXT = 8
-"""So many tasks are locked, where there is doubt whether somebody holds the paths of the best one, …"""
-AHEAD = 64
-"""… and so many are looked at."""
+def _related(columns: str) -> str:
+    return f"""
+    SELECT {columns} FROM dibs.lock WHERE board = $1 AND substr(prefix, 1, 600) = ANY (ARRAY(SELECT prefix FROM above))
+    UNION ALL
+    SELECT {", ".join("lock." + column for column in columns.split(", "))} FROM wanted
+    JOIN dibs.lock ON lock.board = $1 AND substr(lock.prefix, 1, 600) >= substr(wanted.prefix || '/', 1, 600)
+        AND substr(lock.prefix, 1, 600) <= substr(wanted.prefix || '0', 1, 600)
+    WHERE wanted.prefix <> ''
+    UNION ALL
+    SELECT {columns} FROM dibs.lock WHERE board = $1 AND EXISTS (SELECT FROM wanted WHERE prefix = '')"""
+
+
+LOCKS_RELATED = f"WITH {_WANTED} {_related(LOCK)}"
+
+# Does somebody else hold something near these? Then it is not certain that the best tasks can be had: what follows them
+# is wanted, and what the dead may hold. $2 the tests' time, $3 the asker's name, $4 its session.
+DOUBT = f"""
+WITH {_WANTED}, near AS ({_related("worker, holder, expires_at")}),
+doubt AS MATERIALIZED (SELECT EXISTS (SELECT FROM near WHERE {binds("$2", "$3", "$4")}) AS yes)
+SELECT set_config('dibs.doubt', yes::text, true), CASE WHEN yes THEN set_config('dibs.found', '0', true) END FROM doubt
+"""
+_IN_DOUBT = f"(SELECT {_SETTING.format('doubt')} = 'true')"
 FOUND_NONE = "SELECT set_config('dibs.found', '0', true)"
+NEXT = 8
+"""So many tasks are locked where there is doubt."""
 
 _texts: dict[tuple[str, bool, str, bool], str] = {}
 
@@ -121,49 +114,64 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
     are among some, and without those whose paths others surely hold.
 
     $2 rank and $3 number behind which to begin, $4 path lists to leave out, $5 the tests' time, $6 the name, $7 what
-    the record of a holder contains that may be dead, unless it is one of $8, $9 how many unless `one`. The last
-    columns: where its front stands, and what is said to the statements behind this one.
+    the record of a holder contains that may be dead, unless it is one of $8, $9 the session, $10 how many unless `one`.
+    The last columns: where its front stands, and what is said to the statements behind this one.
 
     `way`: a look ("no"); passing over tasks that somebody else is at ("free"); if none was found so, because all that
-    is ready is in others' hands, waiting to see what they leave ("rest"); if there are locks near the paths of which
-    word was left, passing over others again, the first `NEXT` ("next"), and a look at the first `AHEAD` ("ahead").
+    is ready is in others' hands, waiting to see what they leave ("rest"); if there is doubt (`DOUBT`), passing over
+    others again, the first `NEXT` ("next"), and a look at all of which the server is not sure that somebody holds them,
+    up to so many of which it is sure that nobody does ("ahead"; a further column says whether there are any). With that
+    nothing more has to be asked for.
     """
-    limit = "1" if one else "$9"
-    if way in ("next", "ahead"):
-        limit = str(NEXT if way == "next" else AHEAD)
+    limit = "1" if one else "$10"
 
-    def found(how: str, condition: str = "") -> str:
-        fronts = f"dibs.front WHERE board = $1 AND lane = '{lane}' AND rank >= $2 {condition}"
-        # Several of one front: sorted behind the join, so many of every front would be locked.
-        fronts = f"(SELECT * FROM {fronts} ORDER BY rank OFFSET 0)" if way == "next" else f"(SELECT * FROM {fronts})"
+    def found(columns: str, free: str, how: str = "", fronts: str = "", tasks: str = "", most: str = limit) -> str:
+        ordered = f"SELECT * FROM dibs.front WHERE board = $1 AND lane = '{lane}' AND rank >= $2 {fronts}"
+        if way in ("next", "ahead"):  # several of one front: sorted behind the join, so many of each would be read
+            ordered += " ORDER BY rank OFFSET 0"
         return f"""
-        SELECT task.*, front.low FROM {fronts} AS front CROSS JOIN LATERAL (
-            SELECT {TASK} FROM dibs.task
+        SELECT task.*, front.low FROM ({ordered}) AS front CROSS JOIN LATERAL (
+            SELECT {columns} FROM dibs.task
             WHERE board = $1 AND {IS_READY} AND {LANES[lane]} AND rank = front.rank
-                AND seq + 0 >= CASE WHEN front.rank = $2 THEN greatest(front.low, $3) ELSE front.low END
+                AND seq + 0 >= CASE WHEN front.rank = $2 THEN greatest(front.low, $3) ELSE front.low END {tasks}
                 {"AND reserved = 'any'" if only_any else ""}
                 AND ($6::text IS NULL OR assigned_to IS NULL OR assigned_to = $6)
-                AND (paths IS NULL OR (paths <> ALL ($4::text[]) AND NOT {_IS_HELD}))
-            ORDER BY seq + 0 LIMIT {limit} {how}) task
-        ORDER BY front.rank LIMIT {limit}"""
+                AND (paths IS NULL OR (paths <> ALL ($4::text[]) AND {free}))
+            ORDER BY seq + 0 LIMIT {most} {how}) task
+        ORDER BY front.rank LIMIT {most}"""
 
     columns = ", ".join("found." + column for column in TASK.split(", "))
+    locking = "FOR NO KEY UPDATE SKIP LOCKED"
+    quickly = f"NOT {IS_HELD}"
+    thoroughly = f"NOT {IS_HELD} AND NOT {IS_SURELY_HELD}"
     if way == "no":
-        return f"WITH {_HELD} SELECT {columns}, found.low FROM ({found('')}) found"
-    if way in ("next", "ahead"):
-        how = "FOR NO KEY UPDATE SKIP LOCKED" if way == "next" else ""
+        return f"WITH {HELD} SELECT {columns}, found.low FROM ({found(TASK, quickly)}) found"
+    if way == "next":
+        rows = found(TASK, thoroughly, locking, f"AND {_IN_DOUBT}", most=str(NEXT))
         return f"""
-        WITH {_WANTED}, {_HELD},
-        doubt AS MATERIALIZED (
-            SELECT EXISTS (SELECT FROM ({_RELATED}) AS near WHERE expires_at > {clock("$5")}) AS yes),
-        found AS MATERIALIZED ({found(how, "AND (SELECT yes FROM doubt)")})
-        SELECT {columns}, found.low, {_noted(paths=_PATHS, found="'0'")}
-        FROM found"""
-    locked = found("FOR NO KEY UPDATE SKIP LOCKED")
+        WITH {HELD}, found AS MATERIALIZED ({rows}) SELECT {columns}, found.low, {_noted(paths=_PATHS)} FROM found"""
+    if way == "ahead":
+        sure = found("rank, seq", f"NOT {IS_HELD} AND NOT {MAY_BE_HELD}", fronts=f"AND {_IN_DOUBT}")
+        rows = found(
+            TASK,
+            thoroughly,
+            fronts=f"AND {_IN_DOUBT} AND rank <= coalesce((SELECT rank FROM last), {_LAST_RANK})",
+            tasks="AND seq + 0 <= CASE front.rank WHEN (SELECT rank FROM last) THEN (SELECT seq FROM last) "
+            f"ELSE {_LAST_SEQ} END",
+            most="ALL",
+        )
+        return f"""
+        WITH {HELD}, sure AS MATERIALIZED ({sure}),
+        last AS MATERIALIZED (
+            SELECT rank, seq FROM sure WHERE (SELECT count(*) FROM sure) = {limit}
+            ORDER BY rank DESC, seq DESC LIMIT 1),
+        found AS MATERIALIZED ({rows})
+        SELECT {columns}, found.low, EXISTS (SELECT FROM sure), {_noted(paths=_PATHS)} FROM found"""
+    rows = found(TASK, quickly, locking)
     if way == "rest":
-        locked = found("FOR NO KEY UPDATE", f"AND (SELECT {_FOUND} = 0)")
+        rows = found(TASK, quickly, "FOR NO KEY UPDATE", f"AND (SELECT {_FOUND} = 0)")
     return f"""
-    WITH {_HELD}, found AS MATERIALIZED ({locked})
+    WITH {HELD}, found AS MATERIALIZED ({rows})
     SELECT {columns}, found.low, {_noted(paths=_PATHS, found=f"({_FOUND} + count(*))::text")} FROM found"""
 
 
@@ -172,16 +180,24 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
 _IF_WANTED = f"(SELECT $4::bool OR {_FOUND} < $5::int)"
 _LEFT = "strpos(holder, $2::text) > 0 AND holder <> ALL($3::text[])"
 FEW = 200
-"""So many tasks are fetched that somebody may have left behind. Where there are more, only whose they are: mostly all
-of these live."""
+"""So many tasks are fetched that somebody may have left behind, where there is a trip to spare. If there are more, only
+whose they are: mostly all of these live."""
 _LEFT_TASKS = f"dibs.task WHERE {_IF_WANTED} AND board = $1 AND status = 'in_progress' AND {_LEFT}"
-LEFT_TASKS = f"""
-WITH found AS MATERIALIZED (SELECT {TASK} FROM {_LEFT_TASKS} ORDER BY lease_expires_at LIMIT {FEW + 1})
-SELECT found.*, {_IF_WANTED},
-    CASE WHEN (SELECT count(*) FROM found) > {FEW} THEN (SELECT array_agg(DISTINCT holder) FROM {_LEFT_TASKS}) END,
-    extract(epoch FROM clock_timestamp() - statement_timestamp())::float8, {_noted(paths=_PATHS, spent=_SPENT)}
-FROM (SELECT) AS one LEFT JOIN found ON true
-"""
+
+
+def _left_tasks(limit: str, holders: str) -> str:
+    return f"""
+    WITH found AS MATERIALIZED (SELECT {TASK} FROM {_LEFT_TASKS} ORDER BY lease_expires_at LIMIT {limit})
+    SELECT found.*, {_IF_WANTED}, {holders},
+        extract(epoch FROM clock_timestamp() - statement_timestamp())::float8, {_noted(paths=_PATHS, spent=_SPENT)}
+    FROM (SELECT) AS one LEFT JOIN found ON true"""
+
+
+LEFT_TASKS = _left_tasks("ALL", "NULL")
+LEFT_TASKS_IF_FEW = _left_tasks(
+    f"{FEW + 1}",
+    f"CASE WHEN (SELECT count(*) FROM found) > {FEW} THEN (SELECT array_agg(DISTINCT holder) FROM {_LEFT_TASKS}) END",
+)
 TASKS_OF = noting(f"""
     SELECT {TASK} FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND holder = ANY($2::text[])
     ORDER BY lease_expires_at LIMIT $3""")

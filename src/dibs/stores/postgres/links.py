@@ -186,15 +186,15 @@ class Link:
         small one, which read all of it, until its statistics are renewed: a claim then takes 50 ms, not half of one."""
         return self._last > _GROWTH * (self._first + 100)
 
-    def commit(self, statements: Sequence[Statement], told: Statement | None) -> list[list[Row]]:
-        """The last statements of a transaction, its commit, and what is to be told after it: that may fail, and takes
+    def commit(self, statements: Sequence[Statement], behind: Sequence[Statement]) -> list[list[Row]]:
+        """The last statements of a transaction, its commit, and what is to be sent behind it: that may fail, and takes
         nothing back. The rows of each."""
         cursors: list[psycopg.Cursor[Row]] = []
         self._sure = self.connection._prepared._prepared_idx
         self.connection._pipeline = _Pipeline(self.connection)
         try:
             with self.connection.pipeline():
-                for sql, values in (*statements, ("COMMIT", ()), *([] if told is None else [told])):
+                for sql, values in (*statements, ("COMMIT", ()), *behind):
                     cursors.append(self.connection.execute(sql, values))
         except psycopg.Error as error:
             cause = error.__context__
@@ -204,6 +204,8 @@ class Link:
             answer = cursors[len(statements)].pgresult if len(cursors) > len(statements) else None
             if answer is None or answer.command_status != b"COMMIT":
                 raise
+            if not self.is_idle and not self.connection.closed:
+                self.roll_back()
         else:
             answer = cursors[len(statements)].pgresult
             if answer is None or answer.command_status != b"COMMIT":

@@ -208,20 +208,16 @@ class PostgresStore:
     def wait_change(self, mark: int, timeout: float) -> bool:
         return self._waking.wait(mark, timeout)
 
-    def after_commit(self, tx: PostgresTx) -> None:
-        if tx.far_front is not None:
-            self.fronts.follow(*tx.far_front)
-
-    def told(self) -> Statement | None:
-        """What to send behind a commit, so that those who wait wake."""
-        return self._waking.call()
+    def behind(self, far_front: tuple[str, int] | None) -> list[Statement]:
+        """What to send behind a commit: that those who wait wake, and that a front follows which is far behind."""
+        return [*self._waking.call(), *(self.fronts.behind(*far_front) if far_front is not None else ())]
 
     def tell(self, link: Link) -> None:
-        """Send it by itself. It is no part of what was committed, and may fail."""
-        told = self.told()
-        if told is not None:
+        """Wake those who wait. It is no part of what was committed, and may fail."""
+        told = self._waking.call()
+        if told:
             try:
-                link.trip([told])
+                link.trip(told)
             except psycopg.Error:
                 pass
 
@@ -265,7 +261,6 @@ class _Turn:
             store.links.drop(link)
             raise
         store.links.give(link)
-        store.after_commit(tx)
 
 
 def open_postgres(url: str, *, create: bool, clock: Clock | None) -> PostgresStore:

@@ -168,7 +168,7 @@ class Trips:
         if not self.begun:
             self._ask(flush=False)
         statements = self._collect()
-        self._number(statements, self._link.commit(statements, self._store.told()))
+        self._number(statements, self._link.commit(statements, self._store.behind(self.far_front)))
 
     def _write(self, sql: str, *values: Any) -> None:
         self.changed = True

@@ -45,11 +45,11 @@ class Waking:
     def _channel(self) -> str:
         return f"dibs_{self._store.board}"
 
-    def call(self) -> Statement | None:
-        """What to send after a commit, if it has been quiet."""
+    def call(self) -> list[Statement]:
+        """What to send after a commit: nothing, if it has not been quiet."""
         now = time.monotonic()
         before, self._wrote = self._wrote, now
-        return None if now - before < TELL_AFTER else (q.NOTIFY, (self._channel,))
+        return [] if now - before < TELL_AFTER else [(q.NOTIFY, (self._channel,))]
 
     def wait(self, mark: int, timeout: float) -> bool:
         end = time.monotonic() + timeout
