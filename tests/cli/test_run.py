@@ -307,6 +307,26 @@ def test_cancelling_the_task_stops_the_command(place: Place) -> None:
     assert place.status("x") == "cancelled"
 
 
+@pytest.mark.parametrize("kind", ["taskboard", "workitems"])
+def test_on_a_board_in_files_it_says_what_ended_the_claim(tmp_path: Path, kind: str) -> None:
+    place = Place(tmp_path)
+    place.board.close()
+    place.board = TaskBoard.open(f"{kind}:{tmp_path / 'board'}", create=True, worker="planner-1")
+    place.environ["DIBS_BOARD"] = place.board.url
+    try:
+        task_id = place.board.add("x")
+        process = place.start("run", "--", "sh", "-c", TELLING)
+        assert first_line(process) == "started"
+        place.board.release_agent_tasks("runner", note="not needed")
+        assert place.board.claim(OTHER, task_id)
+        out, err = process.communicate(timeout=PATIENCE)
+        assert "lease ran out" not in err
+        assert (process.returncode, out) == (1, "told\n")
+        assert f"task {task_id} was released by" in err
+    finally:
+        place.close()
+
+
 # -- signals
 
 

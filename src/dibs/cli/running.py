@@ -7,7 +7,8 @@ command has ended itself is left as it is.
 
 A thread renews the lease every third of it, and looks every other second whether the task is still ours; when it is
 not (somebody cancelled it, or we were suspended past the lease), the command is stopped, because somebody else may be
-working on the same thing.
+working on the same thing. A board that was restored from a backup may have given the same token to another: so the
+claim is known by its worker, too.
 
 A board that is away when the command has ended (a database server that is restarted) is tried for a while (`LINGER`).
 If it stays away, the error says how the command ended and which command saves that afterwards; the claim stays.
@@ -23,7 +24,18 @@ import time
 from dibs.cli.args import UsageError
 from dibs.cli.child import GRACE, Child, Signals
 from dibs.cli.render import one_line, quoted, safe
-from dibs.errors import BoardUnusable, Busy, DibsError, LeaseLost, NotClaimable, NotFound, OutcomeUnknown, WrongStatus
+from dibs.errors import (
+    BoardUnusable,
+    Busy,
+    DibsError,
+    Invalid,
+    LeaseLost,
+    NotClaimable,
+    NotFound,
+    NotHolder,
+    OutcomeUnknown,
+    WrongStatus,
+)
 from dibs.jsontext import dumps
 from dibs.model import IN_PROGRESS, PENDING, REVIEW
 from dibs.wire import task_json
@@ -52,6 +64,8 @@ LINGER = 30.0
 the other half to whoever saves the end by hand."""
 
 _AWAY = (BoardUnusable, OutcomeUnknown, Busy)
+_OVER = (LeaseLost, WrongStatus, NotHolder, NotFound, Invalid)
+"""What a verb says of a claim that is over. Invalid: the board has not got as far as its token."""
 _BY_HOLDER = ("completed_activity", "submitted_activity", "failed_activity", "released_activity")
 _ENDED = {
     "cancelled_activity": "was cancelled",
@@ -155,7 +169,7 @@ class _Run:
             what = f"cannot run {safe(self.args.command[0])}: {error.strerror}"
             self.code = NO_COMMAND if isinstance(error, FileNotFoundError) else CANNOT_START
             self.ctx.note(f"dibs: {what}")
-            self._end(lambda: board.release(task.id, token=task.token, note=what))
+            self._end(lambda: board.release(task.id, worker=self.own, token=task.token, note=what))
             self.given_back = True
             self.task = board.get(task.id)
             if self.lost is None:
@@ -254,14 +268,14 @@ class _Run:
             stopped = signals.received[0]
             self.code = 128 + stopped
             note = f"dibs run was stopped by {_name(stopped)}"
-            self._end(lambda: board.release(task.id, token=task.token, note=note))
+            self._end(lambda: board.release(task.id, worker=self.own, token=task.token, note=note))
             self.given_back = True
         elif code == 0:
-            self._end(lambda: board.complete(task.id, "exit 0", token=task.token))
+            self._end(lambda: board.complete(task.id, "exit 0", worker=self.own, token=task.token))
         elif self.args.fail:
-            self._end(lambda: board.fail(task.id, ended, token=task.token))
+            self._end(lambda: board.fail(task.id, ended, worker=self.own, token=task.token))
         else:
-            self._end(lambda: board.release(task.id, token=task.token, note=ended))
+            self._end(lambda: board.release(task.id, worker=self.own, token=task.token, note=ended))
             self.given_back = True
         self.task = board.get(task.id)
         if self.lost is None:
@@ -277,12 +291,13 @@ class _Run:
     def _end(self, act: Callable[[], BoardTask]) -> None:
         try:
             act()
-        except (LeaseLost, WrongStatus):
+        except _OVER:
             ending = _ending(self.ctx.board, self.task)
             self.ended = _is_own(ending, self.own)
             if not self.ended:
-                self.lost = _describe(self.task, ending)
+                self.lost = _describe(self.ctx.board, self.task, ending)
                 self.code = 1
+                self.ctx.note(f"dibs: {safe(self.lost)}")
 
 
 class _Keeper(threading.Thread):
@@ -308,13 +323,12 @@ class _Keeper(threading.Thread):
         while not self._enough.wait(look):
             try:
                 if time.monotonic() >= renew_at:
-                    self._board.renew(self._task.id, token=self._task.token)
+                    self._board.renew(self._task.id, worker=self._own, token=self._task.token)
                     renew_at = time.monotonic() + lease / 3
                     continue
-                now = self._board.get(self._task.id)
-                if now.status is IN_PROGRESS and now.token == self._task.token:
+                if _is_same_claim(self._board.get(self._task.id), self._task):
                     continue
-            except (LeaseLost, WrongStatus, NotFound):
+            except _OVER:
                 pass
             except Exception:
                 continue  # the disk is full, or somebody keeps the board locked: try again, there is time
@@ -324,30 +338,61 @@ class _Keeper(threading.Thread):
     def _over(self) -> None:
         try:
             ending = _ending(self._board, self._task)
+            if _is_own(ending, self._own):
+                return
+            self.lost = _describe(self._board, self._task, ending)
         except (DibsError, OSError):
-            ending = None
-        if not _is_own(ending, self._own):
-            self.lost = _describe(self._task, ending)
-            self._wake()
+            self.lost = f"task {self._task.id} is no longer yours"
+        self._wake()
 
 
 def _ending(board: TaskBoard, task: BoardTask) -> Event | None:
-    """The event that ended this claim."""
-    for event in board.changelog(task.token or 0, task_id=task.id):
-        if "status" in (event.data or {}).get("set", ()):
-            return event
-    return None
+    """The event that ended this claim; None where the changelog does not have it, or not even the claim."""
+    from dibs.copying import is_dialect
+
+    # A dialect's tokens are times, and its events are numbered by their lines.
+    after = 0 if is_dialect(board) else (task.token or 1) - 1
+    with board.store.read() as tx:  # not `changelog`, which waits until the other tasks' events are settled, too
+        events = iter(tx.events(after, 2**31, task.id))
+    if not any(_is_beginning(event, task) for event in events):
+        return None
+    return next((e for e in events if e.action in _ENDED or "status" in (e.data or {}).get("set", ())), None)
+
+
+def _is_beginning(event: Event, task: BoardTask) -> bool:
+    """Is this the event of this very claim? Not if only its number is the same."""
+    if event.action != "claimed_activity" or event.worker != task.assigned_to:
+        return False
+    holder = (event.data or {}).get("set", {}).get("holder")
+    if holder is not None and task.holder is not None:
+        return bool(holder.get("session") == task.holder.session)
+    return abs(event.time - (task.claimed_at or 0.0)) < 1.0
+
+
+def _is_same_claim(now: BoardTask, task: BoardTask) -> bool:
+    others = now.holder is not None and task.holder is not None and not now.holder.is_same(task.holder)
+    return now.status is IN_PROGRESS and now.token == task.token and not others
 
 
 def _is_own(ending: Event | None, own: Worker) -> bool:
     return ending is not None and ending.worker == own.name and ending.action in _BY_HOLDER
 
 
-def _describe(task: BoardTask, ending: Event | None) -> str:
+def _describe(board: TaskBoard, task: BoardTask, ending: Event | None) -> str:
     if ending is None:
-        return f"task {task.id} is no longer yours: its lease ran out"
+        return f"task {task.id} is no longer yours: {_unrecorded(board, task)}"
     why = f": {one_line(ending.details)}" if ending.details else ""
     return f"task {task.id} {_ENDED.get(ending.action, 'was changed')} by {ending.worker}{why}"
+
+
+def _unrecorded(board: TaskBoard, task: BoardTask) -> str:
+    """Why a claim is over of whose end there is no event."""
+    try:
+        if _is_same_claim(board.get(task.id), task):
+            return "its lease ran out"
+    except NotFound:
+        pass
+    return "the board does not know this claim any more (it was restored from a backup, or changed by hand)"
 
 
 def _ended(code: int) -> str:
@@ -389,5 +434,5 @@ def _report(ctx: Context, args: Args, runs: list[_Run], signals: Signals) -> int
         ctx.note("dibs: nothing to claim")
         return NOTHING
     if runs[-1].lost and not args.keep_going:
-        ctx.note("  what happened: dibs log --task " + runs[-1].task.id)
+        ctx.note("  how it stands, and what happened: dibs show " + runs[-1].task.id)
     return code
