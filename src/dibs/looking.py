@@ -3,10 +3,11 @@ waiting."""
 
 from __future__ import annotations
 
-from dibs import limits, rules
+from dibs import holds, limits, rules
 from dibs.claiming import Claiming
 from dibs.errors import AmbiguousId, NotFound
 from dibs.model import COMPLETED, PENDING, BoardTask, TaskStatus, Worker
+from dibs.nearby import Near
 from dibs.worker import is_dead
 
 TYPE_CHECKING = False
@@ -98,6 +99,16 @@ class Looking(Claiming):
             who = self._who(worker)
             conflicts = self._path_conflicts(tx, task, who)
             return rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now, self._store.met_by)
+
+    def kept_by_files(self, tasks: Sequence[BoardTask], worker: Worker | str | None = None) -> set[str]:
+        """The ids of those tasks that wait for nothing but files which somebody else holds."""
+        wanted = [task for task in tasks if task.paths and task.is_ready]
+        if not wanted:
+            return set()
+        who = self._who(worker)
+        with self._store.read() as tx:
+            near, now = Near(tx.locks()), tx.now
+        return {t.id for t in wanted if holds.conflicts(t.paths, False, near.to(t.paths), who, now)}
 
     def held_by(self, worker: Worker | str) -> list[BoardTask]:
         """The live claims of a worker."""

@@ -227,6 +227,29 @@ class TestLists:
         assert "(human)" in rows["three"]
         assert "blocked" in rows["four"]
 
+    def test_a_task_whose_files_somebody_else_holds_is_not_shown_as_ready(self, shell: Shell) -> None:
+        shell.add("one", "--id", "one", "--path", "src/a.py")
+        shell.add("two", "--id", "two", "--path", "src/**")
+        shell.add("three", "--id", "three", "--path", "docs/**")
+        shell.ok("claim", "one")
+
+        def states(*words: str) -> dict[str, str]:
+            lines = shell.ok("list", *words).out.splitlines()
+            return {line.split()[0]: line.split()[1] for line in lines if line.split()[0] in ("two", "three")}
+
+        assert states() == {"two": "ready", "three": "ready"}  # the holder itself could take it
+        assert states("--as", "bob") == {"two": "waiting", "three": "ready"}
+        assert states("--as", "bob", "--status", "ready") == {"three": "ready"}
+        assert states("--as", "bob", "--status", "waiting") == {"two": "waiting"}
+        ready = {task["id"]: task["ready"] for task in shell.ok("list", "--as", "bob", "--json").json["tasks"]}
+        assert ready == {"one": False, "two": False, "three": True}
+        out = shell.ok("list", "--as", "bob").out
+        assert out.endswith("3 open\n1 task waits for files that somebody else holds; who: dibs locks\n")
+        assert shell.ok("show", "two", "--as", "bob").out.startswith("two  waiting\n")
+        shell.ok("done", "one")
+        assert states("--as", "bob") == {"two": "ready", "three": "ready"}
+        assert "somebody else" not in shell.ok("list", "--as", "bob").out
+
 
 class TestShow:
     def test_it_says_why_a_task_cannot_be_claimed(self, shell: Shell) -> None:

@@ -191,6 +191,17 @@ def test_completing_and_claiming_the_next_is_safe_to_repeat(url: str, runtime: P
         assert [task["id"] for task in agent.call("list_tasks", status="ready")["tasks"]] == [third]
 
 
+def test_a_list_knows_which_files_others_hold(url: str, runtime: Path) -> None:
+    with serving(url, runtime) as agent, TaskBoard.open(url, worker="lead") as board:
+        board.add("kept", id="kept", paths=["src/a.py"])
+        board.add("own", id="own", paths=["docs/*.md"])
+        board.lock(["src/*.py"], "bob")
+        agent.call("lock_files", paths=["docs"])
+        listed = {task["id"]: task for task in agent.call("list_tasks", status="pending")["tasks"]}
+        assert listed["kept"]["ready"] is False
+        assert "ready" not in listed["own"]
+
+
 def test_a_stale_token_is_refused_and_the_holder_named(url: str, runtime: Path) -> None:
     with serving(url, runtime) as agent, TaskBoard.open(url, worker="lead") as board:
         [task_id] = add(agent, "contended")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from dibs.model import BoardTask
 
@@ -177,23 +177,24 @@ _SHOWN = {
 }
 
 
-def status(task: BoardTask) -> tuple[str, str]:
-    """What to call a task's status, and its colour: a pending task is ready, waiting or blocked."""
+def status(task: BoardTask, held: bool = False) -> tuple[str, str]:
+    """What to call a task's status, and its colour: a pending task is ready, waiting or blocked. `held`: somebody else
+    has its files."""
     if task.status == "pending":
         if task.open_blockers:
             return "blocked", RED
-        if task.unmet:
+        if task.unmet or held:
             return "waiting", DIM
     return _SHOWN[task.status]
 
 
-def tasks(found: Sequence[BoardTask], width: int, color: bool) -> list[str]:
-    """The table that `list`, `ready` and a claim of several show."""
+def tasks(found: Sequence[BoardTask], width: int, color: bool, held: Collection[str] = ()) -> list[str]:
+    """The table that `list`, `ready` and a claim of several show. `held`: ids of those whose files another has."""
     rows: list[list[Cell]] = []
     for task in found:
         who = safe(task.assigned_to or "") or ("" if task.reserved == "any" else f"({task.reserved})")
         priority = str(task.priority) if task.priority else ""
-        rows.append([task.id, status(task), priority, who, one_line(task.description)])
+        rows.append([task.id, status(task, task.id in held), priority, who, one_line(task.description)])
     return table(("ID", "STATUS", "PRI", "WHO", "TASK"), rows, width, caps=(-24, 11, 11, 16), right=(2,), color=color)
 
 

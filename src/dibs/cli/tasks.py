@@ -6,13 +6,14 @@ from dibs.cli.args import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from typing import Any
 
     from dibs.board import TaskBoard
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.model import BoardTask, Event
+    from dibs.rules import Reason
 
 LIMIT = 50
 NO_LIMIT = 2**31
@@ -138,32 +139,43 @@ def list_tasks(ctx: Context, args: Args) -> int:
         tasks, total = board.tasks(statuses, **filters, limit=limit, offset=offset)
         more = offset + len(tasks) < total
     else:
-        tasks, total, more = _page(board, statuses, filters, only, limit, offset)
+        tasks, total, more = _page(ctx, statuses, filters, only, limit, offset)
+    kept = board.kept_by_files(tasks, ctx.worker)
     if ctx.json:
         from dibs.wire import page_json
 
-        ctx.emit(page_json(tasks, total, more))
+        document = page_json(tasks, total, more)
+        for task, shown in zip(tasks, document["tasks"], strict=True):
+            shown["ready"] = task.is_ready and task.id not in kept
+        ctx.emit(document)
         return 0
     if tasks:
-        _print(ctx, tasks)
+        _print(ctx, tasks, kept)
     filtered = any(value is not None for value in (args.label, by, parent, args.search))
     ctx.say(_summary(board, statuses, filtered, len(tasks), total, offset, more))
+    if kept:
+        from dibs.cli.render import number
+
+        wait = "waits" if len(kept) == 1 else "wait"
+        ctx.say(f"{number(len(kept), 'task')} {wait} for files that somebody else holds; who: dibs locks")
     return 0
 
 
 def _page(
-    board: TaskBoard, statuses: Sequence[str], filters: dict[str, Any], ready: bool, limit: int, offset: int
+    ctx: Context, statuses: Sequence[str], filters: dict[str, Any], ready: bool, limit: int, offset: int
 ) -> tuple[list[BoardTask], int | None, bool]:
     """A page on which pending tasks are only the ready ones, or only the others: (tasks, how many there are if that is
     known, are there more). The board does not tell the two apart, so whole pages are read until this one is full."""
     found: list[BoardTask] = []
     read, total = 0, 1
     while read < total and len(found) <= offset + limit:
-        batch, total = board.tasks(statuses, **filters, limit=READ_AT_ONCE, offset=read)
+        # As many as before: what comes before a page is walked over by the store, so pages of one size would take long.
+        batch, total = ctx.board.tasks(statuses, **filters, limit=max(READ_AT_ONCE, read), offset=read)
         if not batch:
             break
         read += len(batch)
-        found += [task for task in batch if task.status != "pending" or task.is_ready is ready]
+        kept = ctx.board.kept_by_files(batch, ctx.worker)
+        found += [t for t in batch if t.status != "pending" or (t.is_ready and t.id not in kept) is ready]
     more = len(found) > offset + limit
     return found[offset : offset + limit], None if more else len(found), more
 
@@ -225,10 +237,10 @@ def _limit(args: Args) -> int:
     return limit or NO_LIMIT
 
 
-def _print(ctx: Context, tasks: Sequence[BoardTask]) -> None:
+def _print(ctx: Context, tasks: Sequence[BoardTask], held: Collection[str] = ()) -> None:
     from dibs.cli import render
 
-    ctx.say("\n".join(render.tasks(tasks, ctx.width, ctx.color)))
+    ctx.say("\n".join(render.tasks(tasks, ctx.width, ctx.color, held)))
 
 
 # -- one task
@@ -252,20 +264,25 @@ def show(ctx: Context, args: Args) -> int:
 
     now = board.now()
     events = board.recent(SHOWN_EVENTS + 1, task.id)
-    for line in _sheet(ctx, task, needs, [reason.text for reason in reasons], events, now):
+    for line in _sheet(ctx, task, needs, reasons, events, now):
         ctx.say(line)
     return 0
 
 
 def _sheet(
-    ctx: Context, task: BoardTask, needs: Sequence[BoardTask], why: Sequence[str], events: Sequence[Event], now: float
+    ctx: Context,
+    task: BoardTask,
+    needs: Sequence[BoardTask],
+    reasons: Sequence[Reason],
+    events: Sequence[Event],
+    now: float,
 ) -> list[str]:
     from dibs.cli.render import BOLD, clock, cut, one_line, paint, safe, status, wrap
     from dibs.cli.words import did
     from dibs.times import FOREVER, ago, span
 
     width = ctx.width
-    label, color = status(task)
+    label, color = status(task, any(reason.code == "path" for reason in reasons))
     lines = [f"{paint(task.id, BOLD, ctx.color)}  {paint(label, color, ctx.color)}", *wrap(task.description, width)]
 
     def row(name: str, text: str) -> None:
@@ -284,7 +301,8 @@ def _sheet(
             f"{task.assigned_to} ({task.holder.kind if task.holder else 'agent'}{mine}), {lease}, token {task.token}",
         )
     elif task.status in ("pending", "in_progress"):
-        row("claimable", "no, " + "\n".join(why) if why else f"yes: dibs claim {task.id}")
+        why = "\n".join(reason.text for reason in reasons)
+        row("claimable", f"no, {why}" if why else f"yes: dibs claim {task.id}")
     if task.priority:
         row("priority", str(task.priority))
     for number, need in enumerate(needs):

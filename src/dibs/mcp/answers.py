@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from dibs.errors import DibsError
@@ -32,10 +32,10 @@ def cut(text: str, size: int) -> str:
     return text if len(text) <= size else text[:size] + "…"
 
 
-def row(task: BoardTask) -> dict[str, Any]:
-    """A task on a list."""
+def row(task: BoardTask, kept: Collection[str] = ()) -> dict[str, Any]:
+    """A task on a list. `kept`: ids of those whose files somebody else holds."""
     shown: dict[str, Any] = {"id": task.id, "status": str(task.status), "description": cut(task.description, ROW_TEXT)}
-    if task.status is PENDING and not task.is_ready:
+    if task.status is PENDING and (task.id in kept or not task.is_ready):
         shown["ready"] = False
     for key, value in (("priority", task.priority), ("assigned_to", task.assigned_to), ("parent", task.parent)):
         if value:

@@ -232,7 +232,8 @@ def list_tasks(call: Call, args: Arguments) -> Answer:
         wanted = {"all": list(TaskStatus), "open": list(OPEN)}.get(args.get("status", "all")) or [args["status"]]
         tasks, total = board.tasks(wanted, search=search, limit=limit, offset=offset)
         more = offset + len(tasks) < total
-    rows = [answers.row(task) for task in tasks]
+    kept = board.kept_by_files(tasks, call.worker)
+    rows = [answers.row(task, kept) for task in tasks]
     answer: Answer = {"tasks": rows, "total": total, "more": more}
     if more:
         answer["next_offset"] = offset + len(rows)
