@@ -133,6 +133,9 @@ if TYPE_CHECKING:
         def unlink(self, edges: Sequence[tuple[BoardTask, BoardTask]]) -> None:
             """Remove such edges."""
 
+        def edges(self) -> Iterable[tuple[str, str]]:
+            """All such edges, by the ids of both; or by a number, where there is no such task."""
+
         def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
             """At least those locks that could overlap one of the patterns; or, as a look, all, or a worker name's.
             Expired ones included."""

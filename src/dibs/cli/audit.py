@@ -29,6 +29,16 @@ def disagreements(board: TaskBoard) -> list[str]:
         return [*_tasks(tx, state), *_locks(tx, state)]
 
 
+def stray_edges(board: TaskBoard) -> list[str]:
+    """Where the edges between tasks, by which a task finds those that wait for it, are not what `depends_on` says."""
+    with board.store.read() as tx:
+        kept = set(tx.edges())
+        told = [(task.id, need) for task in tx.all_tasks() for need in task.depends_on]
+    missing = [f"task {task} needs {need}, and has no edge to it" for task, need in told if (task, need) not in kept]
+    stray = sorted(kept.difference(told))
+    return missing + [f"task {task} has an edge to {need}, and does not need it" for task, need in stray]
+
+
 def _replayed(tx: Tx) -> State:
     state = State()
     after = 0
@@ -64,11 +74,10 @@ def _tasks(tx: Tx, state: State) -> Iterator[str]:
 
 
 def _locks(tx: Tx, state: State) -> Iterator[str]:
-    """Only live ones: a lock that has run out binds nobody, and may be dropped whenever it suits."""
-    held = {(lock.pattern, lock.token): lock for lock in tx.locks() if lock.expires_at > tx.now}
-    logged = {key: lock for key, lock in state.locks.items() if lock.expires_at > tx.now}
-    for key in sorted(held.keys() | logged.keys()):
-        lock, told = held.get(key), logged.get(key)
+    """Also those that have run out: a copy of the board would be refused because of them."""
+    held = {(lock.pattern, lock.token): lock for lock in tx.locks()}
+    for key in sorted(held.keys() | state.locks.keys()):
+        lock, told = held.get(key), state.locks.get(key)
         if lock is None or told is None:
             where = "in the changelog and not on the board" if lock is None else "on the board and not in the changelog"
             yield f"the lock on {key[0]} (token {key[1]}) is {where}"

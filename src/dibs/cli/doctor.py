@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 
-from dibs.cli.audit import disagreements
+from dibs.cli.audit import disagreements, stray_edges
 from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, hint, number, pad, paint, quoted, safe, wrap
 from dibs.copying import is_dialect
 from dibs.errors import DibsError, NoBoard
@@ -302,6 +302,25 @@ def _changelog(report: Report, board: TaskBoard, deep: bool) -> None:
             f"the board is not what its changelog says, in {number(len(different), 'place')}: {different[0]}",
             "save both (dibs export board.jsonl) and report this with the output of: dibs doctor --json",
         )
+    edges = [*stray_edges(board), *_miscounted(board)]
+    report.facts["edges"] = {"agree": not edges, "differences": edges[:100]}
+    if edges:
+        report.find(
+            "edges_differ",
+            f"the edges between tasks are not what the tasks say, in {number(len(edges), 'place')}: {edges[0]}",
+            f"stop the workers, and go on with a copy, which has them right: dibs copy {quoted(board.url)} NEW; report "
+            "this with the output of: dibs doctor --json",
+        )
+
+
+def _miscounted(board: TaskBoard) -> list[str]:
+    """Where a number of dependants, which only a database server keeps, is not what the tasks say."""
+    if not board.url.startswith("postgresql:"):
+        return []
+    from dibs.cli.server_report import miscounted
+
+    store: PostgresStore = board.store  # type: ignore[assignment]
+    return [f"task {task} counts {told} dependants, and has {found}" for task, told, found in miscounted(store)]
 
 
 def _counted(board: TaskBoard, last: int, most: int) -> int:

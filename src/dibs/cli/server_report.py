@@ -39,14 +39,24 @@ UNION ALL
 SELECT t, r FROM (VALUES ('event_' || $1::int, 'USAGE'), ('event_' || $1::int, 'SELECT'), ('task_' || $1::int, 'USAGE'))
     AS wanted (t, r) WHERE NOT has_sequence_privilege('dibs.' || t, r)
 """
-
-
+MISCOUNTED = """
+WITH counted AS (
+    SELECT named.id, count(*) AS number FROM dibs.task
+    CROSS JOIN unnest(string_to_array(task.depends_on, chr(10))) AS named (id) WHERE board = $1 GROUP BY named.id)
+SELECT id, dependants, coalesce(number, 0) FROM dibs.task LEFT JOIN counted USING (id)
+WHERE board = $1 AND dependants <> coalesce(number, 0) ORDER BY seq
+"""
 ENTRIES = "SELECT count(*) FROM (SELECT 1 FROM dibs.event WHERE board = $1 LIMIT $2) AS entry"
 
 
 def entries(store: PostgresStore, most: int) -> int:
     """How many entries the changelog has, counted up to `most`."""
     return int(str(store.ask((ENTRIES, (store.board, most)))[0][0][0]))
+
+
+def miscounted(store: PostgresStore) -> list[tuple[Any, ...]]:
+    """Whose number of dependants is not what the tasks say: (task, that number, how many there are)."""
+    return store.ask((MISCOUNTED, (store.board,)))[0]
 
 
 def look(report: Report, store: PostgresStore) -> None:

@@ -254,6 +254,9 @@ class MemoryTx:
             left = {i: None for i in self._t.dependants.get(needs.id, {}) if i != task.id}
             self._assign(self._t.dependants, needs.id, left or None)
 
+    def edges(self) -> list[tuple[str, str]]:
+        return [(task, needs) for needs, tasks in self._t.dependants.items() for task in tasks]
+
     # -- locks
 
     def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:

@@ -55,6 +55,10 @@ DEPENDANTS = (
 )
 LINK = "INSERT OR IGNORE INTO dependency (needs, task) VALUES (?, ?)"
 UNLINK = "DELETE FROM dependency WHERE needs = ? AND task = ?"
+EDGES = """
+SELECT coalesce(task.id, 'number ' || edge.task), coalesce(need.id, 'number ' || edge.needs) FROM dependency AS edge
+LEFT JOIN task ON task.seq = edge.task LEFT JOIN task AS need ON need.seq = edge.needs ORDER BY edge.task, edge.needs
+"""
 
 # A new task, with its number given.
 INSERT = f"INSERT INTO task ({TASK}, open_blockers) VALUES ({', '.join('?' * 28)})"

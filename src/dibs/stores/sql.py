@@ -213,6 +213,9 @@ class SqlTx:
             self.changed = True
             self._many(q.UNLINK, [(needs.seq, task.seq) for task, needs in edges])
 
+    def edges(self) -> list[tuple[str, str]]:
+        return [(task, needs) for task, needs in self._rows(q.EDGES, ())]
+
     # -- locks
 
     def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:

@@ -138,6 +138,13 @@ UNLINK = """
 DELETE FROM dibs.dependency USING unnest($2::bigint[], $3::bigint[]) AS gone (needs, task)
 WHERE board = $1 AND dependency.needs = gone.needs AND dependency.task = gone.task
 """
+EDGES = """
+SELECT coalesce(task.id, 'number ' || edge.task), coalesce(need.id, 'number ' || edge.needs)
+FROM dibs.dependency AS edge
+LEFT JOIN dibs.task ON task.board = $1 AND task.seq = edge.task
+LEFT JOIN dibs.task AS need ON need.board = $1 AND need.seq = edge.needs
+WHERE edge.board = $1 ORDER BY edge.task, edge.needs
+"""
 COUNT_DEPENDANTS = """
 UPDATE dibs.task SET dependants = dependants + change.by FROM unnest($2::bigint[], $3::int[]) AS change (seq, by)
 WHERE board = $1 AND task.seq = change.seq

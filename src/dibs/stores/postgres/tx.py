@@ -84,6 +84,9 @@ class PostgresTx(Foreseeing):
             seqs = sorted(counted)
             self._write(q.COUNT_DEPENDANTS, seqs, [counted[seq] for seq in seqs])
 
+    def edges(self) -> list[tuple[str, str]]:
+        return [(task, needs) for task, needs in self._one(q.EDGES)]
+
     def freeze_edges(self) -> None:
         self._ask((q.HOLD, (self._board, EDGES)))
 
