@@ -117,7 +117,7 @@ def rehearse(source: TaskBoard, target_url: str, who: Worker, told: Told | None 
         if is_dialect(source):
             copy(source, TaskBoard(), who)
         else:
-            _refusing(lambda: transfer.check_board(source, told))
+            _refusing(source, lambda: transfer.check_board(source, told))
         return
     from tempfile import TemporaryDirectory
 
@@ -144,21 +144,30 @@ def is_same(one: str, other: str) -> bool:
     return place(one) == place(other) and not one.startswith("memory:")
 
 
-def _refusing(act: Callable[[], T]) -> T:
+def _refusing(source: TaskBoard, act: Callable[[], T]) -> T:
     try:
         return act()
     except Invalid as error:
-        error.message = error.message.replace("nothing was imported", "nothing was copied")
+        for imported, copied in (("nothing was imported", "nothing was copied"), ("an export", "a board")):
+            error.message = error.message.replace(imported, copied)
+        error.message = error.message.replace("the export", "the board")
+        if not error.hint:
+            from shlex import quote
+
+            error.hint = (
+                f"see where they differ: dibs --board {quote(source.url)} doctor; locks of a task agree again when its "
+                "holder ends it (dibs done, dibs release); for the rest go back to a backup"
+            )
         raise
 
 
 def _exactly(source: TaskBoard, target: TaskBoard, report: Report, told: Told | None, rehearsed: bool) -> None:
     try:
-        report.tasks = _refusing(lambda: transfer.move(source, target, told, checked=rehearsed))
+        report.tasks = _refusing(source, lambda: transfer.move(source, target, told, checked=rehearsed))
     except Invalid as error:
         with target.store.read() as tx:
             _require_empty(tx)
-            if tx.last_event():
+            if tx.last_event() > 1:  # more than that it was made
                 raise Invalid(
                     "the target has a history of its own, and a copy would mix the two; nothing was copied",
                     hint="copy into a board that does not exist yet: dibs copy FROM sqlite:PATH",

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from dibs import TaskBoard, Worker, fs
@@ -215,6 +216,24 @@ def test_a_target_on_a_network_file_system_is_refused_and_nothing_is_made(
         assert main(["copy", f"{tmp_path}/one.db", target]) == 1
         assert "nfs" in capsys.readouterr().err
     assert list((tmp_path / "far").iterdir()) == []
+
+
+def test_a_board_that_is_not_what_its_changelog_says_is_refused_with_the_way_on(place: Shell) -> None:
+    url = url_of("sqlite", place.folder)
+    with TaskBoard.open(url, create=True, durability="normal") as board:
+        board.add("x", id="x", paths=["src/x.py"])
+        board.claim(ANN, "x")
+        connection = apsw.Connection(str(place.folder / "board.db"))
+        connection.execute("DELETE FROM lock").fetchall()
+        connection.close()
+        TaskBoard.open(f"sqlite:{place.folder}/made.db", create=True, durability="normal").close()
+        for target in ("sqlite:new.db", "sqlite:made.db"):
+            error = place("copy", url, target, "--json").error
+            assert error["message"] == "the board's locks are not what its changelog says; nothing was copied"
+            assert f"dibs --board {url} doctor" in error["hint"]
+        assert not (place.folder / "new.db").exists()
+        board.complete("x", "done", worker=ANN)
+    place.ok("copy", url, "sqlite:new.db")
 
 
 def test_copy_takes_its_boards_as_words(place: Shell) -> None:

@@ -116,6 +116,22 @@ def test_recover_by_name_gives_back_everything_of_a_worker_that_cannot_be_proved
         assert (last.worker, last.details) == ("lead", "recovered: gone is gone")
 
 
+def test_recover_counts_the_locks_that_went_with_their_tasks(place: Path) -> None:
+    with open_board(place) as board:
+        board.add("x", id="x", paths=["src/a.py", "src/b.py"])
+        board.add("y", id="y", paths=["src/c.py"])
+        board.claim(GONE, "x")
+        board.lock(["docs/b.md"], GONE)
+        board.claim(ANN, "y")
+        code, out, _ = call(place, "recover", "--worker", "gone")
+        assert code == 0
+        assert "given back: 1 task, 3 locks" in out
+        assert "src/b.py  no longer locked" in out
+        assert [lock.pattern for lock in board.locks()] == ["src/c.py"]
+    _, document = asked(place, "recover", "--task", "y")
+    assert document["locks"] == ["src/c.py"]
+
+
 def test_recover_by_name_refuses_while_the_process_is_alive(place: Path) -> None:
     with open_board(place) as board:
         board.add("x", id="x")
@@ -446,3 +462,55 @@ def test_deep_checks_every_index_entry(place: Path) -> None:
     code, document = asked(place, "doctor", "--deep")
     assert code == 0
     assert document["file"]["integrity"] == {"check": "integrity_check", "ok": True, "problems": []}
+
+
+def by_hand(place: Path, *statements: str) -> None:
+    """Change rows without dibs."""
+    connection = apsw.Connection(str(place / ".dibs" / "board.db"))
+    for statement in statements:
+        connection.execute(statement).fetchall()
+    connection.close()
+
+
+def test_edges_that_are_not_what_the_tasks_say_are_a_finding(place: Path) -> None:
+    with open_board(place) as board:
+        board.add_many([{"description": name, "id": name} for name in ("a", "b", "c")])
+        board.add("d", id="d", depends_on=["a", "b"])
+    assert asked(place, "doctor")[1]["edges"] == {"agree": True, "differences": []}
+    by_hand(
+        place,
+        "DELETE FROM dependency WHERE needs = 2",
+        "INSERT INTO dependency (needs, task) VALUES (3, 4), (1, 2), (1, 99)",
+    )
+    code, document = asked(place, "doctor")
+    assert code == 1
+    assert [finding["code"] for finding in document["findings"]] == ["edges_differ"]
+    assert document["edges"]["differences"] == [
+        "task d needs b, and has no edge to it",
+        "task b has an edge to a, and does not need it",
+        "task d has an edge to c, and does not need it",
+        "task number 99 has an edge to a, and does not need it",
+    ]
+    assert "in 4 places" in document["findings"][0]["message"]
+    assert "dibs copy" in document["findings"][0]["hint"]
+    assert call(place, "copy", ".", "sqlite:new.db")[0] == 0
+    assert asked(place, "--board", "sqlite:new.db", "doctor")[1]["edges"]["agree"]
+
+
+def test_a_wrong_number_of_unmet_dependencies_is_a_finding(place: Path) -> None:
+    with open_board(place) as board:
+        board.add("a", id="a")
+        board.add("b", id="b", depends_on=["a"])
+    by_hand(place, "UPDATE task SET unmet = 0 WHERE id = 'b'")
+    assert (
+        "task b counts 0 unmet dependencies, by the changelog 1" in asked(place, "doctor")[1]["findings"][0]["message"]
+    )
+
+
+def test_a_lock_that_vanished_is_a_finding_also_when_its_time_is_over(place: Path) -> None:
+    with open_board(place) as board:
+        board.lock(["a.py"], ANN, lease=0.001)
+        board.lock(["b.py"], ANN)
+    by_hand(place, "DELETE FROM lock")
+    differences = asked(place, "doctor")[1]["changelog"]["differences"]
+    assert [text.partition(" (")[0] for text in differences] == ["the lock on a.py", "the lock on b.py"]

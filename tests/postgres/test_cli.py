@@ -423,6 +423,116 @@ def test_an_export_is_restored_beside_its_board(shell: Shell, url: str) -> None:
     shell.ok("--board", beside, "import", "board.jsonl")
 
 
+# -- rows that were changed without dibs
+
+
+def database_of(url: str) -> str:
+    return url.rpartition("/")[2].partition("?")[0]
+
+
+def test_edges_and_counters_that_are_not_what_the_tasks_say_are_a_finding(
+    shell: Shell, url: str, server: Server
+) -> None:
+    with TaskBoard.open(url, worker="maker") as board:
+        board.add_many([{"description": name, "id": name} for name in ("a", "b", "c")])
+        board.add("d", id="d", depends_on=["a", "b"])
+    with TaskBoard.open(url.replace("board=web", "board=other"), create=True, worker="maker") as board:
+        board.add("a", id="a")
+        board.add("b", id="b", depends_on=["a"])
+    assert shell.ok("--board", url, "doctor", "--json").json["edges"] == {"agree": True, "differences": []}
+    for statement in (
+        "DELETE FROM dibs.dependency WHERE board = 1 AND needs = 2",
+        "INSERT INTO dibs.dependency (board, needs, task) VALUES (1, 1, 2), (1, 77, 2)",
+        "UPDATE dibs.task SET dependants = 5 WHERE board = 1 AND id = 'c'",
+    ):
+        server.execute(statement, database_of(url))
+    doctor = shell("--board", url, "doctor", "--json")
+    assert doctor.code == 1
+    assert [finding["code"] for finding in doctor.json["findings"]] == ["edges_differ"]
+    assert doctor.json["edges"]["differences"] == [
+        "task d needs b, and has no edge to it",
+        "task b has an edge to a, and does not need it",
+        "task b has an edge to number 77, and does not need it",
+        "task c counts 5 dependants, and has 0",
+    ]
+    new = url.replace("board=web", "board=new")
+    shell.ok("copy", url, new)
+    for well in (new, url.replace("board=web", "board=other")):
+        assert shell.ok("--board", well, "doctor", "--json").json["edges"]["agree"]
+
+
+def test_a_lock_that_was_deleted_by_hand_is_named_and_a_copy_says_how_to_go_on(
+    shell: Shell, url: str, server: Server
+) -> None:
+    shell.ok("--board", url, "add", "a task", "--id", "a", "--path", "src/a.py")
+    shell.ok("--board", url, "claim", "a")
+    server.execute("DELETE FROM dibs.lock", database_of(url))
+    error = refused(shell, "copy", url, "sqlite:copy.db")
+    assert error["message"] == "the board's locks are not what its changelog says; nothing was copied"
+    assert f"dibs --board '{url.replace(f':{SECRET}', '')}' doctor" in error["hint"]
+    assert "the lock on src/a.py" in shell("--board", url, "doctor", "--json").json["findings"][0]["message"]
+    shell.ok("--board", url, "done", "a", "done")
+    shell.ok("copy", url, "sqlite:copy.db")
+
+
+# -- a claim that a restore has undone
+
+
+def restored(server: Server, url: str, dump: bytes) -> None:
+    """As if nobody had been stopped before it, as the docs ask for."""
+    command = [
+        str(server.programs / "pg_restore"),
+        "--clean",
+        "--single-transaction",
+        "-d",
+        server.admin_url(database_of(url)),
+    ]
+    subprocess.run(command, input=dump, check=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("taken", ["nobody", "at once", "with the same number", "with a later number"])
+def test_a_run_whose_claim_a_restore_has_undone_says_so_and_ends_nobody_elses(
+    shell: Shell, url: str, server: Server, taken: str
+) -> None:
+    shell.ok("--board", url, "add", "a task", "--id", "a", "--path", "src/a.py")
+    command = [str(server.programs / "pg_dump"), "-Fc", server.admin_url(database_of(url))]
+    dump = subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE).stdout
+    script = "echo started; read _" if taken == "at once" else "echo started; exec sleep 60"
+    with subprocess.Popen(
+        [sys.executable, "-m", "dibs", "run", "--", "sh", "-c", script],
+        cwd=shell.folder,
+        env=shell.environ | {"DIBS_BOARD": url},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        restored(server, url, dump)
+        if taken == "with a later number":
+            server.execute("SELECT setval('dibs.event_1', nextval('dibs.event_1') + 1000)", database_of(url))
+        if taken != "nobody":
+            shell.ok("--board", url, "--as", "other", "claim", "a")
+        _, err = process.communicate("\n" if taken == "at once" else None, timeout=PATIENCE)
+    assert process.returncode == 1
+    assert "task a is no longer yours: the board does not know this claim any more" in err
+    assert "lease" not in err
+    now = shell.ok("--board", url, "show", "a", "--json").json
+    assert (now["status"], now["assigned_to"]) == (("pending", None) if taken == "nobody" else ("in_progress", "other"))
+
+
+def test_a_list_knows_which_files_others_hold(shell: Shell, url: str) -> None:
+    with TaskBoard.open(url, worker="maker") as board:
+        board.add("a", id="a", paths=["src/a.py"])
+        board.add("b", id="b", paths=["src/**"])
+    shell.ok("--board", url, "claim", "a")
+    rows = shell.ok("--board", url, "--as", "worker-2", "list", "--json").json["tasks"]
+    assert [(row["id"], row["ready"]) for row in rows] == [("a", False), ("b", False)]
+    said = shell.ok("--board", url, "--as", "worker-2", "list").out
+    assert "1 task waits for files that somebody else holds" in said
+
+
 # -- what is loaded
 
 

@@ -29,19 +29,22 @@ if TYPE_CHECKING:
 def recover(ctx: Context, args: Args) -> int:
     with TaskBoard.open(ctx.url, worker=ctx.worker) as board:
         with board.store.read() as tx:
-            before = tx.last_event()
+            before, held = tx.last_event(), tx.locks()
         if sum(map(bool, (args.worker, args.task, args.all))) > 1:
             raise UsageError("recover: give one of --worker, --task and --all")
         named = board.resolve(args.task) if args.task else None
         ids = board.recover(name=args.worker, task_id=named, everyone=args.all)
         tasks = [board.get(task_id) for task_id in ids]
         why: dict[str | None, str] = {}
-        locks = []
+        # Locks that came with a task go with it, and have no event of their own.
+        given = set(ids)
+        freed = dict.fromkeys((lock.pattern, lock.token) for lock in held if lock.task_id in given)
         for event in board.changelog(before):
-            if event.task_id in ids:
+            if event.task_id in given:
                 why.setdefault(event.task_id, event.details or "")
             elif event.action == "unlocked_files":
-                locks += [pattern for pattern, _ in (event.data or {}).get("unlocks", ())]
+                freed |= dict.fromkeys((pattern, token) for pattern, token in (event.data or {}).get("unlocks", ()))
+        locks = [pattern for pattern, _ in freed]
     if ctx.json:
         from dibs.wire import task_json
 
