@@ -13,6 +13,7 @@ import pytest
 
 from dibs import Busy, TaskBoard, Worker
 from dibs.cli.audit import disagreements
+from dibs.stores.postgres import links as links_module
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.links import Link, Links
 from tests.postgres.server import Server
@@ -164,3 +165,19 @@ def test_a_refusal_is_told_also_where_the_driver_cannot_leave_its_pipeline(
             link.trip([("SELECT 1", ())])
     assert link.connection.closed
     links.drop(link)
+
+
+def test_connections_of_a_busy_moment_are_not_kept_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty threads at once, once, and the server would lack thirty connections for as long as the process lives."""
+    links = Links(server.url(), "x")
+    burst = [links.take() for _ in range(3)]
+    for each in burst:
+        links.give(each)
+    assert len(links._idle) == 3
+    monkeypatch.setattr(links_module, "UNUSED", 0.0)
+    for _ in range(5):
+        used = links.take()
+        links.give(used)
+    assert links._idle == [used]
+    assert [each.connection.closed for each in burst] == [each is not used for each in burst]
+    links.close()

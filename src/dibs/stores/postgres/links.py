@@ -4,8 +4,9 @@ Calling sequence: `link = links.take()`, any number of `link.trip([...])`, then 
 `links.drop(link)` when its state is in doubt. A trip sends all its statements at once and waits for the answers
 together. `link.run(...)` is a trip of one statement, of the few that are run again and again (see `prepared`).
 
-This is not psycopg_pool, because that keeps threads of its own, which cost a command's start-up and do not survive a
-fork. After a fork the child forgets the parent's connections without saying goodbye on them.
+This is not psycopg_pool, because that connects in threads of its own: the server's refusal (a wrong password, no such
+database) becomes a time-out without a reason, and a forked child has no such threads, and goes on on the parent's
+connection. After a fork the child forgets the parent's connections without saying goodbye on them.
 
 Nothing is kept in a session (no SET, no LISTEN, no temporary tables, no session locks), so a pooler that hands out
 server connections by transaction is fine. Statements are prepared by the server, which saves planning; where a pooler
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 MOST = 32
 """Connections that one store has at most; more threads take turns."""
+UNUSED = 60.0
+"""Seconds after which a connection is closed that only a moment with more threads had needed."""
 PATIENCE = 20.0
 """Seconds for which a server that was reachable before is tried again."""
 DEFAULTS = {
@@ -114,6 +117,7 @@ class Link:
         "connection",
         "owner",
         "pid",
+        "used",
     )
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
@@ -126,6 +130,7 @@ class Link:
             # would come to server connections that know another client's under our number, and run that.
             connection.prepare_threshold = None
         self.owner = os.getpid()
+        self.used = 0.0
         self._cursor = connection.cursor()
         self._prepared: dict[str, Prepared] = {}
         self._names = count(1)
@@ -309,9 +314,14 @@ class Links:
         if link.is_outgrown:
             self.discard(link)
             return
+        link.used = time.monotonic()
         with self._turn:
             self._busy.pop(id(link), None)
             self._idle.append(link)
+            # The last is taken first, so the first is the one that has been idle for longest.
+            unused = self._idle.pop(0) if self._idle[0].used < link.used - UNUSED else None
+        if unused is not None:
+            _close(unused.connection)
 
     def drop(self, link: Link) -> None:
         """Not to be used any more. One that failed may not be alone: the idle ones are as old."""
