@@ -229,6 +229,7 @@ def hasty(
     if request.param:
         monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 2.0)
         monkeypatch.setattr("dibs.stores.postgres.trips.QUIET", "1s")
+        monkeypatch.setattr("dibs.stores.postgres.trips.SILENCE", "1s")
     with TaskBoard.open(proxy.url + HASTE * request.param, worker=ME) as board:
         board.counts()
         yield board, OTHERS / 2 if request.param else OTHERS

@@ -33,9 +33,9 @@ CLOCK = clock("$1")
 # Times are read, and written into the changelog, as text. A role may be set to round that.
 EXACT = "set_config('extra_float_digits', '1', true)"
 # The last notices that unacknowledged answers wait, too; a server that cannot would say so in its log every time.
-_NOTICE = """set_config('tcp_keepalives_idle', $2, true), set_config('tcp_keepalives_interval', '1', true),
+_NOTICE = """set_config('tcp_keepalives_idle', $4, true), set_config('tcp_keepalives_interval', '1', true),
     set_config('tcp_keepalives_count', '3', true),
-    CASE WHEN version() LIKE '%linux%' THEN set_config('tcp_user_timeout', $2, true) END"""
+    CASE WHEN version() LIKE '%linux%' THEN set_config('tcp_user_timeout', $4, true) END"""
 HEAD = {
     True: f"SELECT {CLOCK}, pg_current_xact_id()::text, coalesce(pg_sequence_last_value($3::regclass), 0), "
     f"set_config('idle_in_transaction_session_timeout', $2, true), {EXACT}, {_NOTICE}",

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from dibs.stores.postgres.store import PostgresStore
 
 QUIET = "10s"
-"""How long the server lets a transaction wait for its client."""
+"""How long the server lets a transaction wait for its client, …"""
+SILENCE = "5s"
+"""… and for any sign of life, where it is in the middle of what it sends. A client that hears nothing sends everything
+again after 0.2, 0.4, 0.8 … s, which is a sign; between the one after 6 s and the one after 13 it is told from a dead
+one."""
 _MANY = 100
 """From this many new tasks on they are copied in."""
 
@@ -90,7 +94,7 @@ class Trips:
         """The answers to these, in one trip with what is waiting to be sent. Without `flush` that waits on."""
         before: list[Statement] = []
         if not self.begun:
-            more = (self._store.events,) if self._writing else ()
+            more = (self._store.events, SILENCE) if self._writing else ()
             before = [(q.BEGIN[self._writing], ()), (q.HEAD[self._writing], (self._wall, QUIET, *more))]
         writes = self._collect() if flush else []
         # The time as it is once everything that was asked for is locked: a lease may have run out while we waited.
