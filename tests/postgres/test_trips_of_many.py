@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def held_by_the_dead(board: TaskBoard, clock: HandClock, number: int) -> None:
 
 
 def in_work(board: TaskBoard, clock: HandClock, number: int) -> None:
-    claimed(board, LIVE, add(board, number, "work/{}", priority=9), 100_000)
+    claimed(board, LIVE, add(board, number, "work/{}", priority=10), 100_000)
 
 
 def left_by_the_dead(board: TaskBoard, clock: HandClock, number: int) -> None:
@@ -79,11 +80,11 @@ def left_by_the_dead(board: TaskBoard, clock: HandClock, number: int) -> None:
 
 
 def spent_by_the_dead(board: TaskBoard, clock: HandClock, number: int) -> None:
-    claimed(board, DEAD, add(board, number, "spent/{}", priority=9, max_attempts=0), 100_000)
+    claimed(board, DEAD, add(board, number, "spent/{}", priority=11, max_attempts=0), 100_000)
 
 
 def spent_and_run_out(board: TaskBoard, clock: HandClock, number: int) -> None:
-    claimed(board, BEN, add(board, number, "old/{}", priority=9, max_attempts=0), 1)
+    claimed(board, BEN, add(board, number, "old/{}", priority=12, max_attempts=0), 1)
     clock.advance(2)
 
 
@@ -134,9 +135,8 @@ class Case:
             TROUBLES[trouble](far, clock, self.number)
         if self.free:
             far.add("x", id="named", paths=["free/*.py"], priority=-1)
-        if self.late:
-            clock.advance(2)
-            board._reaped = float("-inf")
+        # Is it time to look for the dead? What others did has no part in that.
+        board._reaped = float("-inf") if self.late else clock.wall()
         return task
 
     def outcome(self, board: TaskBoard, task: BoardTask) -> list[str]:
@@ -149,10 +149,14 @@ class Case:
         return [" ".join(each.paths) for each in taken]
 
     def elsewhere(self) -> list[str]:
-        """The same on a board in memory."""
+        """The same on a board in a file."""
         clock = HandClock()
-        with TaskBoard.open("memory:", create=True, clock=clock, worker=ANN) as board:
-            return self.outcome(board, self.prepare(board, board, clock))
+        with (
+            TemporaryDirectory() as folder,
+            TaskBoard.open(f"sqlite:{folder}/b.db", create=True, clock=clock, worker=ANN) as board,
+            TaskBoard.open(f"sqlite:{folder}/b.db", clock=clock, worker=BEN) as far,
+        ):
+            return self.outcome(board, self.prepare(board, far, clock))
 
     def check(self, desk: Desk) -> None:
         task = self.prepare(desk.board, desk.far, desk.clock)
