@@ -87,6 +87,10 @@ def _names(definitions: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Which task each name of this call stands for."""
     names: dict[str, int] = {}
     for number, fields in enumerate(definitions):
+        if not hasattr(fields, "keys"):
+            raise Invalid(
+                f"a task is given as a dict, not {fields!r:.40}", hint='like this: {"description": "what to do"}'
+            )
         given = fields.get("name")
         if given is None:
             continue

@@ -201,7 +201,7 @@ class Claiming(Recovering):
         reaped = self._sweep(tx, reaps)
         if task_id is not None:
             try:
-                found = self._named(tx, who, task_id)
+                found = self._named(tx, who, task_id, reaped)
             except NotClaimable:
                 if key is None or (answer := tx.recall(key)) is None:
                     raise
@@ -244,7 +244,7 @@ class Claiming(Recovering):
                 raise rules.lost(task, tx.now)
         return list(tasks.values())
 
-    def _named(self, tx: Tx, who: Worker, task_id: str) -> BoardTask:
+    def _named(self, tx: Tx, who: Worker, task_id: str, reaped: bool) -> BoardTask:
         task = self._get(tx, task_id)
         if task.status is IN_PROGRESS and not rules.is_live(task, tx.now):
             self._give_back(tx, [task], "its lease ran out")
@@ -259,7 +259,7 @@ class Claiming(Recovering):
         ):
             return task
         conflicts = self._path_conflicts(tx, task, who)
-        if conflicts and self._reap(tx):
+        if conflicts and not reaped and self._reap(tx):
             conflicts = self._path_conflicts(tx, task, who)
         why = rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now, self._store.met_by)
         if why:

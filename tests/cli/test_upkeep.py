@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -470,6 +471,22 @@ def by_hand(place: Path, *statements: str) -> None:
     for statement in statements:
         connection.execute(statement).fetchall()
     connection.close()
+
+
+def test_what_differs_from_the_changelog_is_said_in_plain_words(place: Path) -> None:
+    with open_board(place) as board:
+        board.add("x", id="x", steps=["one"])
+        board.lock(["src/a.py"], "bob")
+    by_hand(
+        place,
+        "UPDATE task SET status = 'completed', result = 'done', steps = NULL WHERE id = 'x'",
+        "UPDATE lock SET shared = 1",
+    )
+    said = asked(place, "doctor")[1]["changelog"]["differences"]
+    assert "task x: status is completed, by the changelog pending" in said
+    assert "task x: result is 'done', by the changelog not set" in said
+    assert any(line.endswith(": shared is True, by the changelog False") for line in said)
+    assert not re.search("TaskStatus|Step[(]|Lock[(]|Worker[(]", "".join(said))
 
 
 def test_edges_that_are_not_what_the_tasks_say_are_a_finding(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,14 @@ def test_many_tasks_are_added_in_the_order_given(board: TaskBoard) -> None:
 
 def test_adding_nothing_is_fine(board: TaskBoard) -> None:
     assert board.add_many([]) == []
+    assert board.status() == []
+
+
+@pytest.mark.parametrize("given", [["a string"], "a string", [{"description": "good"}, None]])
+def test_a_task_that_is_no_dict_is_refused_with_an_example(board: TaskBoard, given: Any) -> None:
+    with pytest.raises(Invalid, match="as a dict") as caught:
+        board.add_many(given)
+    assert '{"description": ' in str(caught.value.hint)
     assert board.status() == []
 
 

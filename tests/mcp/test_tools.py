@@ -452,6 +452,28 @@ def test_why_a_held_task_cannot_be_claimed_is_said_once(url: str, runtime: Path)
         assert len(shown["cannot_be_claimed"]) == 1
 
 
+def test_a_task_whose_file_somebody_has_locked_is_refused_and_may_be_waited_for(url: str, runtime: Path) -> None:
+    with serving(url, runtime) as agent, TaskBoard.open(url) as board:
+        board.add("under a lock", id="wt", paths=["src/"])
+        board.lock(["src/a.py"], "bob")
+        for more in ({}, {"wait_seconds": 0.2}):
+            refused = agent.call("claim_task", task_id="wt", **more)
+            assert refused["claimed"] is False
+            assert "src/a.py is held by bob" in refused["message"]
+            [reason] = refused["reasons"]
+            assert (reason["code"], reason["worker"], reason["path"]) == ("path", "bob", "src/a.py")
+        nothing = agent.call("claim_task")
+        assert "Others' work may free some" in nothing["message"]
+        assert nothing["waiting"][0]["task_id"] == "wt"
+
+
+def test_a_lock_of_ones_own_is_nobody_elses_work(url: str, runtime: Path) -> None:
+    with serving(url, runtime) as agent, TaskBoard.open(url) as board:
+        board.add("for people", reserved="human", paths=["src/"])
+        agent.call("lock_files", paths=["src/a.py"])
+        assert "Nobody is working" in agent.call("claim_task")["message"]
+
+
 def test_a_message_to_somebody_unknown_is_sent_with_a_note(url: str, runtime: Path) -> None:
     with serving(url, runtime, name="ann") as ann, TaskBoard.open(url, worker="maker") as board:
 

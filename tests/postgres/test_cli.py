@@ -18,6 +18,7 @@ from dibs.errors import Invalid
 from dibs.stores.postgres import addresses
 from tests.cli.shell import PATIENCE, Shell, environment
 from tests.postgres.server import Server
+from tests.postgres.test_following import bouncer
 from tests.structure.test_imports import modules_of
 
 SECRET = "open-sesame"
@@ -359,7 +360,10 @@ def test_a_database_user_who_may_only_look(shell: Shell, url: str, server: Serve
         assert doctor.code == 1
         assert [finding["code"] for finding in doctor.json["findings"]] == ["not_allowed"]
         assert refused(shell, "--board", looking, "add", "a task")["code"] == "not_allowed"
-        assert refused(shell, "--board", looking.replace("board=web", "board=new"), "init")["code"] == "not_allowed"
+        making = looking.replace("board=web", "board=new")
+        error = refused(shell, "--board", making, "init")
+        assert error["code"] == "not_allowed"
+        assert error["hint"].endswith(f"dibs boards '{addresses.shown(making)}'")
     finally:
         server.execute(f"DROP OWNED BY {role}", database)
         server.execute(f"DROP ROLE {role}")
@@ -386,6 +390,15 @@ def test_a_changelog_whose_numbers_jump_is_counted_by_its_entries(shell: Shell, 
     shell.ok("copy", url, "sqlite:copy.db")
     copied = shell.ok("--board", "sqlite:copy.db", "doctor", "--json").json["changelog"]
     assert (copied["entries"], copied["replayed"], copied["agrees"]) == (3, True, True)
+
+
+def test_doctor_says_whether_a_pooler_stands_between(shell: Shell, url: str, server: Server, tmp_path: Path) -> None:
+    assert shell.ok("--board", url, "doctor", "--json").json["server"]["pooler"] is False
+    assert "pooler" not in shell.ok("--board", url, "doctor").out
+    with bouncer(server, url, tmp_path) as address:
+        assert shell.ok("--board", address, "doctor", "--json").json["server"]["pooler"] is True
+        text = " ".join(shell.ok("--board", address, "doctor").out.split())
+        assert f"behind a pooler at {server.host}:" in text
 
 
 def test_the_board_of_the_repositorys_clients_is_named_where_none_is_found(

@@ -188,16 +188,20 @@ def test_ready_tasks_are_found_by_the_index_of_their_lane(
     plans.check(statement, "front_pkey", table="front", sorts=not writing)
 
 
-@pytest.mark.parametrize("way", ["free", "rest", "next", "ahead"])
+@pytest.mark.parametrize("way", ["free", "rest", "ahead"])
 def test_what_follows_the_best_task_is_found_by_the_same_index(plans: Plans, way: str) -> None:
     statement = f.ready("open", False, way, one=True)
     plans.check(statement, "task_ready_open", bound="rank", sorts=way == "ahead")
 
 
-@pytest.mark.parametrize("way", ["next", "ahead"])
+def test_the_first_of_these_are_locked_by_their_numbers(plans: Plans) -> None:
+    plans.check(f.ready("open", False, "next", one=True), "task_pkey", bound="seq", sorts=True)
+
+
+@pytest.mark.parametrize("way", ["doubt", "ahead"])
 def test_locks_near_each_of_these_are_found_by_their_beginning(plans: Plans, way: str) -> None:
     """All locks are read once for the whole statement, and not again for every task."""
-    with plans.explained(f.ready("open", False, way, one=True)) as found:
+    with plans.explained(f.DOUBT if way == "doubt" else f.ready("open", False, way, one=True)) as found:
         for kind, nodes in found.items():
             scans = [node for node in nodes if is_scan_of(node, "lock")]
             once = [node for node in scans if node["Node Type"] == "Seq Scan"]

@@ -22,6 +22,7 @@ from dibs.errors import DibsError
 from dibs.stores.postgres.failures import is_lost
 from dibs.stores.postgres.links import MOST, Link
 from dibs.stores.postgres.prepared import Prepared
+from dibs.stores.postgres.quick import CLAIM, CLAIM_MANY, COMPLETE
 from dibs.worker import boot, host, process_start
 from tests.clocks import HandClock
 from tests.contract.test_differential import Call, call, plain
@@ -83,7 +84,7 @@ def learn(board: TaskBoard) -> None:
     """Its connection is taken for one that has been used often: the short ways are prepared from now on."""
     store: Any = board.store
     for link in store.links._idle:
-        link._trips = 1000
+        link._alone = dict.fromkeys((CLAIM, CLAIM_MANY, COMPLETE), 1000)
 
 
 class Side:

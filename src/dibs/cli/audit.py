@@ -5,12 +5,13 @@ Everything is read in one transaction, so a busy board is compared with its own 
 
 from __future__ import annotations
 
-from dibs.model import COMPLETED, BoardTask
+from dibs.model import COMPLETED, BoardTask, Lock, Record, TaskStatus
 from dibs.replay import State
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from dibs.board import TaskBoard
     from dibs.store import Tx
@@ -60,9 +61,7 @@ def _tasks(tx: Tx, state: State) -> Iterator[str]:
         if told is None:
             yield f"task {task.id} is on the board and not in the changelog"
             continue
-        for name in fields:
-            if getattr(task, name) != getattr(told, name):
-                yield f"task {task.id}: {name} is {getattr(task, name)!r}, by the changelog {getattr(told, name)!r}"
+        yield from _differing(f"task {task.id}", task, told, fields)
         unmet = sum(need not in state.tasks or state.tasks[need].status is not COMPLETED for need in task.depends_on)
         if task.unmet != unmet:
             yield f"task {task.id} counts {task.unmet} unmet dependencies, by the changelog {unmet}"
@@ -81,5 +80,22 @@ def _locks(tx: Tx, state: State) -> Iterator[str]:
         if lock is None or told is None:
             where = "in the changelog and not on the board" if lock is None else "on the board and not in the changelog"
             yield f"the lock on {key[0]} (token {key[1]}) is {where}"
-        elif lock != told:
-            yield f"the lock on {key[0]} (token {key[1]}) is {lock!r}, by the changelog {told!r}"
+        else:
+            yield from _differing(f"the lock on {key[0]} (token {key[1]})", lock, told, Lock.__slots__)
+
+
+def _differing(what: str, kept: object, told: object, fields: Sequence[str]) -> Iterator[str]:
+    for name in fields:
+        if (one := getattr(kept, name)) != (other := getattr(told, name)):
+            yield f"{what}: {name} is {_plain(one)}, by the changelog {_plain(other)}"
+
+
+def _plain(value: Any) -> str:
+    """A value without the names of dibs' classes."""
+    if value is None:
+        return "not set"
+    if isinstance(value, list):
+        return f"[{', '.join(_plain(one) for one in value)}]"
+    if isinstance(value, Record):
+        return str(value.as_dict())
+    return str(value) if isinstance(value, TaskStatus) else repr(value)

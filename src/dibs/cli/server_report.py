@@ -105,11 +105,11 @@ def look(report: Report, store: PostgresStore) -> None:
 
 
 def _where(store: PostgresStore) -> dict[str, Any]:
-    """Host and port that answered: of several in the address, or behind a name that moves, one."""
+    """Host and port that answered: of several in the address, or behind a name that moves, one. Or a pooler's."""
     link = store.links.take()
     try:
         info = link.connection.info
-        return {"host": info.host or info.hostaddr, "port": info.port}
+        return {"host": info.host or info.hostaddr, "port": info.port, "pooler": link.pid is None}
     finally:
         store.links.give(link)
 
@@ -122,7 +122,7 @@ def _trip(store: PostgresStore) -> float:
 
 def rows(server: dict[str, Any]) -> Iterator[tuple[str, str]]:
     role = " (a standby)" if server["standby"] else ""
-    where = f" at {server['host']}:{server['port']}"
+    where = f"{' behind a pooler' if server['pooler'] else ''} at {server['host']}:{server['port']}"
     about = f"PostgreSQL {server['version']}{where}{role}, database {server['database']}, user {server['user']}"
     yield "server", f"{about}, {server['round_trip_ms']:.1f} ms away"
     durable = "what is committed survives a crash of the server"

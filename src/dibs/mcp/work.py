@@ -40,7 +40,6 @@ def claim_task(call: Call, args: Arguments) -> Answer:
     try:
         task = _claim_named(call, task_id, key, end) if task_id else _claim_any(call, key, end)
     except NotClaimable as error:
-        _say_once(error)
         shown = answers.refusal(error)
         del shown["success"]
         return {"claimed": False, "message": shown.pop("error"), **shown, **_also(held)}
@@ -99,16 +98,6 @@ def _taken(call: Call, task_id: str, key: str | None) -> BoardTask:
     return task
 
 
-def _say_once(error: NotClaimable) -> None:
-    """That a task is held says it all: that its own paths are held with it is no further reason."""
-    why, task_id = error.fields["reasons"], error.fields["task_id"]
-    assert isinstance(why, list)
-    own = [reason for reason in why if reason["code"] == "path" and reason["task_id"] == task_id]
-    error.fields["reasons"] = [reason for reason in why if reason not in own]
-    for reason in own:
-        error.message = error.message.replace(f"; {reason['text']}", "", 1)
-
-
 def _claimed(call: Call, task: BoardTask, held: Sequence[BoardTask] = ()) -> Answer:
     needs: list[BoardTask] = []
     before: list[Event] = []
@@ -155,7 +144,7 @@ def _standing(call: Call, waited: float, advised: str | None) -> Answer:
         advice = "What is in progress is yours: finish that first."
     elif advised:
         advice = advised
-    elif not counts[IN_PROGRESS]:
+    elif not counts[IN_PROGRESS] and all(lock.holder.is_same(call.worker) for lock in call.board.locks()):
         advice = "Nobody is working, so waiting alone frees nothing: see what the tasks wait for, or stop."
     message = f"Nothing to claim{after}: {standing}. {advice}"
     return {"message": message, "waiting": waiting} if waiting else {"message": message}

@@ -113,6 +113,8 @@ def _parts(error: BaseException, shown: str) -> dict[str, str]:
 
 def may_not_make(error: BaseException, shown: str, owner: str | None, database: str, user: str) -> NotAllowed:
     """A board cannot be made by this user: who can? `owner` is that of the schema, if there is one."""
+    from shlex import quote
+
     if owner is None:
         hint = (
             f"let the database's owner allow it: GRANT CREATE ON DATABASE {database} TO {user}; or make that user its "
@@ -121,7 +123,7 @@ def may_not_make(error: BaseException, shown: str, owner: str | None, database: 
     else:
         hint = (
             f"boards are made by the owner of the schema dibs, who is {owner} here; workers use those that are there "
-            "(docs/many-machines.md, 'Roles'); which: dibs boards"
+            f"(docs/many-machines.md, 'Roles'); which: dibs boards {quote(shown)}"
         )
     return NotAllowed(
         f"this database user may not make boards at {shown}: {_reason(error)}; nothing was changed",

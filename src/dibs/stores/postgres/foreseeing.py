@@ -63,10 +63,16 @@ class _Ready:
         self.is_all = is_all
         self.is_sure = is_sure
         self.candidates = list(free)
-        # Whoever got fewer than it wanted passed over the rest, because others are at it.
-        if len(free) >= wanted:
-            last = max(map(_order, free))
-            self.candidates += [task for task in ahead if _order(task) > last]
+        self.horizon: tuple[int, int] | None = None
+        """Of what comes behind this, only a part is known; None: all is."""
+        for of_humans in (False, True):
+            lane = [_order(task) for task in free if (task.reserved == "human") is of_humans]
+            if len(lane) < wanted:
+                continue  # it passed over the rest, because others are at it
+            last = max(lane)
+            self.candidates += [t for t in ahead if (t.reserved == "human") is of_humans and _order(t) > last]
+            if not is_all:
+                self.horizon = min(last, self.horizon or last)
 
 
 class Foreseeing(PathLocks):
@@ -201,7 +207,7 @@ class Foreseeing(PathLocks):
             (("none", None), (f.FOUND_NONE, ())),
             *self._ready_by(("free", "rest"), reserved, limit, without, who),
             (("doubt", None), (f.DOUBT, (self._board, self._wall, *asker))),
-            *self._ready_by(("next", "ahead"), reserved, limit, without, who),
+            *self._ready_by(("ahead", "next"), reserved, limit, without, who),
         ]
 
     def _near_all(self) -> tuple[tuple[str, Any], Statement]:
@@ -215,7 +221,7 @@ class Foreseeing(PathLocks):
             found[way] += self._foreseen.pop((way, lane))
         best = sorted(found["free"] + found["rest"], key=_row_order)
         self._note_front(best)
-        rows = {row[0]: row for row in (*best[:limit], *found["next"])}
+        rows = {row[0]: row for row in (*best, *found["next"])}
         free = sorted(self._current(list(rows.values())), key=_order)
         is_sure = any(row[_WIDTH + 1] for row in found["ahead"])
         if (doubt := self._foreseen.pop(("doubt", None), None)) and doubt[0][0] == "false":
@@ -316,6 +322,8 @@ class Foreseeing(PathLocks):
         while not look:
             if known is not None:
                 found = self._now_ready(known.candidates, reserved, after, held)
+                if known.horizon is not None and self._living is not None:
+                    found = [task for task in found if _order(task) <= known.horizon]
                 if found or (known.is_all and self._living is None):
                     return found[:limit]
             if not self._see_all():
@@ -379,7 +387,8 @@ class Foreseeing(PathLocks):
     ) -> Statement:
         rank, seq = (_FIRST, 0) if after is None else (-after.priority, after.seq + 1)
         one = limit == 1
-        more = () if one or way == "next" else (limit,)
+        if way == "next":
+            return f.ready(lane, only_any, way, one), (self._board, who.name if who is not None else None)
         values = (
             self._board,
             rank,
@@ -390,7 +399,7 @@ class Foreseeing(PathLocks):
             self._here,
             list(self._presumed or ()),
             who.session if who is not None else None,
-            *more,
+            *(() if one else (limit,)),
         )
         return f.ready(lane, only_any, way, one), values
 

@@ -10,7 +10,17 @@ decide, and a task whose files somebody else has is left out: there may be thous
 
 from __future__ import annotations
 
-from dibs.stores.postgres.overlapping import HELD, IS_HELD, IS_SURELY_HELD, MAY_BE_HELD, binds, folders, stem
+from dibs.stores.postgres.overlapping import (
+    HELD,
+    IS_HELD,
+    IS_SURELY_HELD,
+    MAY_BE_HELD,
+    MAY_MEET,
+    binds,
+    folders,
+    meets,
+    stem,
+)
 from dibs.stores.postgres.statements import HISTORY, IS_READY, LANES, clock
 from dibs.stores.queries import LOCK, TASK
 
@@ -63,40 +73,43 @@ WHERE board = $1 AND worker = (SELECT assigned_to FROM dibs.task WHERE board = $
 ORDER BY pattern, token
 """
 
-# The literal prefixes of the paths of which word was left, and the folders above them. Then the locks whose prefix is
-# one of these, or below one.
+# The literal prefixes of the paths of which word was left, and the folders above them.
 _WANTED = f"""wanted AS MATERIALIZED (
     SELECT DISTINCT {stem("path")} AS prefix
     FROM unnest(string_to_array(current_setting('dibs.paths', true), chr(10))) AS path WHERE path <> ''),
 above AS MATERIALIZED (SELECT DISTINCT above.prefix FROM wanted, LATERAL ({folders("wanted.prefix")}) AS above)
 """
+# The locks whose prefix is one of these, or below one. There may be thousands of both, so those below are looked for
+# between the first and the last of all, and each knows its own folders.
+LOCKS_RELATED = f"""
+WITH {_WANTED}
+SELECT {LOCK} FROM dibs.lock WHERE board = $1 AND substr(prefix, 1, 600) = ANY (ARRAY(SELECT prefix FROM above))
+UNION ALL
+SELECT {LOCK} FROM dibs.lock WHERE board = $1
+    AND substr(prefix, 1, 600) > (SELECT min(substr(prefix, 1, 600)) FROM wanted)
+    AND substr(prefix, 1, 600) <= (
+        SELECT max(substr(CASE prefix WHEN '' THEN chr(1114111) ELSE prefix || '0' END, 1, 600)) FROM wanted)
+    AND substr(prefix, 1, 600) NOT IN (SELECT prefix FROM above)
+    AND EXISTS (
+        SELECT FROM ({folders("lock.prefix")}) AS own
+        WHERE own.prefix IN (SELECT substr(prefix, 1, 600) FROM wanted))
+"""
 
-
-def _related(columns: str) -> str:
-    return f"""
-    SELECT {columns} FROM dibs.lock WHERE board = $1 AND substr(prefix, 1, 600) = ANY (ARRAY(SELECT prefix FROM above))
-    UNION ALL
-    SELECT {", ".join("lock." + column for column in columns.split(", "))} FROM wanted
-    JOIN dibs.lock ON lock.board = $1 AND substr(lock.prefix, 1, 600) >= substr(wanted.prefix || '/', 1, 600)
-        AND substr(lock.prefix, 1, 600) <= substr(wanted.prefix || '0', 1, 600)
-    WHERE wanted.prefix <> ''
-    UNION ALL
-    SELECT {columns} FROM dibs.lock WHERE board = $1 AND EXISTS (SELECT FROM wanted WHERE prefix = '')"""
-
-
-LOCKS_RELATED = f"WITH {_WANTED} {_related(LOCK)}"
-
-# Does somebody else hold something near these? Then it is not certain that the best tasks can be had: what follows them
-# is wanted, and what the dead may hold. $2 the tests' time, $3 the asker's name, $4 its session.
+# May somebody else hold something of these? Then it is not certain that the best tasks can be had: what follows them is
+# wanted, and what the dead may hold. $2 the tests' time, $3 the asker's name, $4 its session.
 DOUBT = f"""
-WITH {_WANTED}, near AS ({_related("worker, holder, expires_at")}),
-doubt AS MATERIALIZED (SELECT EXISTS (SELECT FROM near WHERE {binds("$2", "$3", "$4")}) AS yes)
-SELECT set_config('dibs.doubt', yes::text, true), CASE WHEN yes THEN set_config('dibs.found', '0', true) END FROM doubt
+WITH doubt AS MATERIALIZED (
+    SELECT {meets("current_setting('dibs.paths', true)", binds("$2", "$3", "$4"), MAY_MEET)} AS yes)
+SELECT set_config('dibs.doubt', yes::text, true), CASE WHEN yes THEN set_config('dibs.found', '0', true) END,
+    set_config('dibs.open', '', true), set_config('dibs.human', '', true)
+FROM doubt
 """
 _IN_DOUBT = f"(SELECT {_SETTING.format('doubt')} = 'true')"
 FOUND_NONE = "SELECT set_config('dibs.found', '0', true)"
-NEXT = 8
-"""So many tasks are locked where there is doubt."""
+AHEAD = 64
+"""So many tasks are looked at where there is doubt, and more if the server is sure of too few of them."""
+NEAREST, NEXT = 32, 8
+"""Of the first so many of these as many are locked."""
 
 _texts: dict[tuple[str, bool, str, bool], str] = {}
 
@@ -118,16 +131,19 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
     The last columns: where its front stands, and what is said to the statements behind this one.
 
     `way`: a look ("no"); passing over tasks that somebody else is at ("free"); if none was found so, because all that
-    is ready is in others' hands, waiting to see what they leave ("rest"); if there is doubt (`DOUBT`), passing over
-    others again, the first `NEXT` ("next"), and a look at all of which the server is not sure that somebody holds them,
-    up to so many of which it is sure that nobody does ("ahead"; a further column says whether there are any). With that
-    nothing more has to be asked for.
+    is ready is in others' hands, waiting to see what they leave ("rest"); if there is doubt (`DOUBT`), a look at all of
+    which the server is not sure that somebody holds them, up to so many of which it is sure that nobody does, and
+    whether there are any ("ahead"): with that nothing more has to be asked for; and passing over others again, the
+    first of these ("next").
     """
     limit = "1" if one else "$10"
+    columns = ", ".join("found." + column for column in TASK.split(", "))
+    if way == "next":
+        return _next(lane, only_any)
 
     def found(columns: str, free: str, how: str = "", fronts: str = "", tasks: str = "", most: str = limit) -> str:
         ordered = f"SELECT * FROM dibs.front WHERE board = $1 AND lane = '{lane}' AND rank >= $2 {fronts}"
-        if way in ("next", "ahead"):  # several of one front: sorted behind the join, so many of each would be read
+        if way == "ahead":  # several of one front: sorted behind the join, so many of each would be read
             ordered += " ORDER BY rank OFFSET 0"
         return f"""
         SELECT task.*, front.low FROM ({ordered}) AS front CROSS JOIN LATERAL (
@@ -140,39 +156,56 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
             ORDER BY seq + 0 LIMIT {most} {how}) task
         ORDER BY front.rank LIMIT {most}"""
 
-    columns = ", ".join("found." + column for column in TASK.split(", "))
-    locking = "FOR NO KEY UPDATE SKIP LOCKED"
     quickly = f"NOT {IS_HELD}"
-    thoroughly = f"NOT {IS_HELD} AND NOT {IS_SURELY_HELD}"
     if way == "no":
         return f"WITH {HELD} SELECT {columns}, found.low FROM ({found(TASK, quickly)}) found"
-    if way == "next":
-        rows = found(TASK, thoroughly, locking, f"AND {_IN_DOUBT}", most=str(NEXT))
-        return f"""
-        WITH {HELD}, found AS MATERIALIZED ({rows}) SELECT {columns}, found.low, {_noted(paths=_PATHS)} FROM found"""
     if way == "ahead":
-        sure = found("rank, seq", f"NOT {IS_HELD} AND NOT {MAY_BE_HELD}", fronts=f"AND {_IN_DOUBT}")
+        thoroughly = f"NOT {IS_HELD} AND NOT {IS_SURELY_HELD}"
+        most = f"{AHEAD} + {limit}"
+        first = found(f"{TASK}, {MAY_BE_HELD} AS doubt", thoroughly, fronts=f"AND {_IN_DOUBT}", most=most)
+        on = f"AND {_IN_DOUBT} AND NOT (SELECT yes FROM enough)"
+        sure = found("rank, seq", f"NOT {IS_HELD} AND NOT {MAY_BE_HELD}", fronts=on)
         rows = found(
             TASK,
             thoroughly,
-            fronts=f"AND {_IN_DOUBT} AND rank <= coalesce((SELECT rank FROM last), {_LAST_RANK})",
+            fronts=f"{on} AND rank <= coalesce((SELECT rank FROM last), {_LAST_RANK})",
             tasks="AND seq + 0 <= CASE front.rank WHEN (SELECT rank FROM last) THEN (SELECT seq FROM last) "
             f"ELSE {_LAST_SEQ} END",
             most="ALL",
         )
+        nearest = (
+            f"(SELECT string_agg(seq::text, ',') FROM (SELECT seq FROM found ORDER BY rank, seq LIMIT {NEAREST}) AS f)"
+        )
         return f"""
-        WITH {HELD}, sure AS MATERIALIZED ({sure}),
+        WITH {HELD}, first AS MATERIALIZED ({first}),
+        enough AS MATERIALIZED (
+            SELECT count(*) < {most} OR count(*) FILTER (WHERE NOT doubt) >= {limit} AS yes FROM first),
+        sure AS MATERIALIZED ({sure}),
         last AS MATERIALIZED (
             SELECT rank, seq FROM sure WHERE (SELECT count(*) FROM sure) = {limit}
             ORDER BY rank DESC, seq DESC LIMIT 1),
-        found AS MATERIALIZED ({rows})
-        SELECT {columns}, found.low, EXISTS (SELECT FROM sure), {_noted(paths=_PATHS)} FROM found"""
-    rows = found(TASK, quickly, locking)
+        found AS MATERIALIZED (
+            SELECT {TASK}, low FROM first WHERE (SELECT yes FROM enough) UNION ALL ({rows}))
+        SELECT {columns}, found.low, EXISTS (SELECT FROM first WHERE NOT doubt) OR EXISTS (SELECT FROM sure),
+            {_noted(paths=_PATHS, **{lane: nearest})} FROM found"""
+    rows = found(TASK, quickly, "FOR NO KEY UPDATE SKIP LOCKED")
     if way == "rest":
         rows = found(TASK, quickly, "FOR NO KEY UPDATE", f"AND (SELECT {_FOUND} = 0)")
     return f"""
     WITH {HELD}, found AS MATERIALIZED ({rows})
     SELECT {columns}, found.low, {_noted(paths=_PATHS, found=f"({_FOUND} + count(*))::text")} FROM found"""
+
+
+def _next(lane: str, only_any: bool) -> str:
+    """$2 the name. One by one, and so that the server cannot look for them among all that is ready."""
+    return f"""
+    SELECT task.* FROM unnest(string_to_array({_SETTING.format(lane)}, ',')::bigint[]) AS near (number)
+    CROSS JOIN LATERAL (
+        SELECT {TASK} FROM dibs.task
+        WHERE board = $1 AND seq = near.number AND {IS_READY.replace("unmet", "unmet + 0")} AND {LANES[lane]}
+            {"AND reserved = 'any'" if only_any else ""}
+            AND ($2::text IS NULL OR assigned_to IS NULL OR assigned_to = $2)
+        LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS task LIMIT {NEXT}"""
 
 
 # What holders may have left behind whose record contains $2 and is not among $3: surely, or if fewer than $5 ready

@@ -63,9 +63,8 @@ DEFAULTS = {
 # The driver warns of connections that end; what that means is said by us.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
-_LEARNING = 24
-"""Trips after which a statement alone is sent alone. Before, it may be the one that the server is asked to prepare, and
-only in a pipeline does that take no trip of its own."""
+_LEARNING = 5
+"""Times after which a statement is sent alone. The driver has it prepared at the fourth."""
 _GROWTH = 8
 """Times that a board may grow before its plans are made anew."""
 _IDLE = psycopg.pq.TransactionStatus.IDLE
@@ -106,13 +105,13 @@ class Link:
     """One connection."""
 
     __slots__ = (
+        "_alone",
         "_cursor",
         "_first",
         "_last",
         "_names",
         "_prepared",
         "_sure",
-        "_trips",
         "__weakref__",
         "connection",
         "owner",
@@ -134,7 +133,7 @@ class Link:
         self._cursor = connection.cursor()
         self._prepared: dict[str, Prepared] = {}
         self._names = count(1)
-        self._trips = 0
+        self._alone: dict[str, int] = {}
         self._sure = 0
         """Of the statements that the driver has numbered, those below this are prepared."""
         self._first = self._last = 0
@@ -143,9 +142,11 @@ class Link:
         """Run statements, one after the other, in one trip; the rows of each."""
         execute = self.connection.execute
         self._sure = self.connection._prepared._prepared_idx
-        if len(statements) == 1 and self._trips > _LEARNING:
-            return [_rows(self._cursor.execute(*statements[0]))]
-        self._trips += 1
+        if len(statements) == 1:
+            sql = statements[0][0]
+            if self._is_learnt(sql):
+                return [_rows(self._cursor.execute(*statements[0]))]
+            self._alone[sql] = self._alone.get(sql, 0) + 1
         self.connection._pipeline = _Pipeline(self.connection)
         try:
             with self.connection.pipeline():
@@ -164,9 +165,14 @@ class Link:
             raise
         return [_rows(cursor) for cursor in cursors]
 
+    def _is_learnt(self, sql: str) -> bool:
+        """Has a statement been sent alone so often that it is not the one that the server is asked to prepare? Only in
+        a pipeline does that take no trip of its own."""
+        return self._alone.get(sql, 0) >= _LEARNING
+
     def run(self, sql: str, values: tuple[Any, ...]) -> list[Row]:
         """One of the few statements that are run again and again, alone."""
-        if self._trips <= _LEARNING or self.connection.prepare_threshold is None:
+        if not self._is_learnt(sql) or self.connection.prepare_threshold is None:
             return self.trip([(sql, values)])[0]
         if (known := self._prepared.get(sql)) is not None:
             try:

@@ -72,16 +72,19 @@ def overlap(a: str, b: str) -> str:
 
 def binds(time: str, name: str, session: str) -> str:
     """Does a lock bind a worker at some time? Its own do not, nor does what has run out."""
-    return f"expires_at > {clock(time)} AND (worker <> {name} OR holder::json ->> 'session' <> {session}::text)"
+    return (
+        f"expires_at > (SELECT {clock(time)}) AND (worker <> {name} OR holder::json ->> 'session' <> {session}::text)"
+    )
 
 
 # $5 the tests' time, $6 the asker's name, $9 its session. Whoever has $7 in its record and is not one of $8 may have
 # died, and of such a lock nothing is certain.
-_BINDS = f"board = $1 AND {binds('$5', '$6', '$9')}"
+_BINDS = binds("$5", "$6", "$9")
 _LIVES = "($7::text IS NULL OR strpos(holder, $7) = 0 OR holder = ANY($8))"
 
 HELD = f"""held AS MATERIALIZED (
-    SELECT DISTINCT prefix, {_is_whole("pattern", "prefix")} AS whole FROM dibs.lock WHERE {_BINDS} AND {_LIVES}),
+    SELECT DISTINCT prefix, {_is_whole("pattern", "prefix")} AS whole FROM dibs.lock
+    WHERE board = $1 AND {_BINDS} AND {_LIVES}),
 inside AS MATERIALIZED (
     SELECT DISTINCT array_to_string(parts[1:depth], '/') AS prefix
     FROM (SELECT string_to_array(prefix, '/') AS parts FROM held) AS h, generate_series(0, cardinality(parts)) depth)
@@ -96,21 +99,22 @@ IS_HELD = f"""EXISTS (
         WHERE array_to_string(parts[1:depth], '/') IN (SELECT prefix FROM held WHERE whole)))"""
 
 
-def _meets(condition: str) -> str:
-    """Is there a lock near one of the paths of which this is true? By comparing patterns, with those locks only whose
-    prefix is the path's, above it or below it."""
+def meets(paths: str, binds: str, condition: str) -> str:
+    """Is there a lock that binds near one of the paths of which this is true? By comparing patterns, with those locks
+    only whose prefix is the path's, above it or below it."""
     near = f"""
         SELECT pattern, holder FROM dibs.lock
-        WHERE {_BINDS} AND substr(prefix, 1, 600) = ANY (ARRAY({folders("name")}))
+        WHERE board = $1 AND {binds} AND substr(prefix, 1, 600) = ANY (ARRAY({folders("name")}))
         UNION ALL
-        SELECT pattern, holder FROM dibs.lock WHERE {_BINDS}
+        SELECT pattern, holder FROM dibs.lock WHERE board = $1 AND {binds}
             AND substr(prefix, 1, 600) >= substr(CASE name WHEN '' THEN '' ELSE name || '/' END, 1, 600)
             AND substr(prefix, 1, 600) <= substr(CASE name WHEN '' THEN chr(1114111) ELSE name || '0' END, 1, 600)"""
     return f"""EXISTS (
-    SELECT FROM unnest(string_to_array(paths, chr(10))) AS path, LATERAL (SELECT {stem("path")} AS name) AS named,
+    SELECT FROM unnest(string_to_array({paths}, chr(10))) AS path, LATERAL (SELECT {stem("path")} AS name) AS named,
         LATERAL ({near}) AS near, LATERAL ({overlap("path", "near.pattern")}) AS compared
-    WHERE {condition})"""
+    WHERE path <> '' AND {condition})"""
 
 
-IS_SURELY_HELD = _meets(f"met AND {_LIVES}")
-MAY_BE_HELD = _meets("met IS NOT FALSE")
+MAY_MEET = "met IS NOT FALSE"
+IS_SURELY_HELD = meets("paths", _BINDS, f"met AND {_LIVES}")
+MAY_BE_HELD = meets("paths", _BINDS, MAY_MEET)

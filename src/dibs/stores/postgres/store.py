@@ -112,7 +112,7 @@ class PostgresStore:
             self.links.prepares = False
         return Collision(
             f"the connection to {self.url} was lost ({str(error).strip().splitlines()[0][:200]}); nothing was changed",
-            hint="repeat the command",
+            hint="repeat the command; if that happens every time, and a pooler stands between, see its log",
             url=self.url,
         )
 
@@ -209,8 +209,11 @@ class PostgresStore:
         return self._waking.wait(mark, timeout)
 
     def behind(self, far_front: tuple[str, int] | None) -> list[Statement]:
-        """What to send behind a commit: that those who wait wake, and that a front follows which is far behind."""
-        return [*self._waking.call(), *(self.fronts.behind(*far_front) if far_front is not None else ())]
+        """What to send behind a commit: that those who wait wake, and that a front follows which is far behind. Both
+        are one transaction; if the gate of fronts cannot be had, whoever waits finds out by looking."""
+        told = self._waking.call()
+        begin, *rest = self.fronts.behind(*far_front) if far_front is not None else [None]
+        return told if begin is None else [begin, *told, *rest]
 
     def tell(self, link: Link) -> None:
         """Wake those who wait. It is no part of what was committed, and may fail."""
