@@ -211,9 +211,8 @@ class PostgresStore:
     def behind(self, far_front: tuple[str, int] | None) -> list[Statement]:
         """What to send behind a commit: that those who wait wake, and that a front follows which is far behind. Both
         are one transaction; if the gate of fronts cannot be had, whoever waits finds out by looking."""
-        told = self._waking.call()
-        begin, *rest = self.fronts.behind(*far_front) if far_front is not None else [None]
-        return told if begin is None else [begin, *told, *rest]
+        raising = self.fronts.behind(*far_front) if far_front is not None else []
+        return [*raising[:1], *self._waking.call(), *raising[1:]]
 
     def tell(self, link: Link) -> None:
         """Wake those who wait. It is no part of what was committed, and may fail."""
