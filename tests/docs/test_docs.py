@@ -15,7 +15,7 @@ from tests.docs.pages import PAGES, ROOT, RUN, Block, anchor, blocks, links, sec
 from tests.docs.sandbox import Sandbox
 
 CLI, PYTHON, CONCEPTS = (ROOT / "docs" / name for name in ("cli.md", "python.md", "concepts.md"))
-NOT_RUN = {"README.md": 2, "docs/cli.md": 1, "docs/many-machines.md": 1, "docs/python.md": 1, "docs/teams.md": 2}
+NOT_RUN = {"README.md": 3, "docs/cli.md": 1, "docs/many-machines.md": 1, "docs/python.md": 1, "docs/teams.md": 2}
 """How many blocks each page leaves out, saying why. A new one is a decision, so it is counted here too."""
 
 MACHINE_PATH = re.compile(r"(?<![\w.…])/(?:home|root|tmp|work|Users|usr|opt|var|etc|srv|mnt)\b|\b[A-Z]:\\")
@@ -116,7 +116,7 @@ def test_every_action_of_the_changelog_is_documented() -> None:
         action
         for file in SOURCES
         for action in re.findall(
-            r'"((?:[a-z]+_)*(?:[a-z]+ed|sent)_(?:activity|task|files|locks|message|dependency|clock)|(?:un)?blocked|work_item_created|copied_board|pivot_(?:started|completed))"',
+            r'"((?:[a-z]+_)*(?:[a-z]+ed|sent)_(?:activity|task|files|locks|message|dependency|clock)|(?:un)?blocked|work_item_created|(?:copied|moved)_board|pivot_(?:started|completed))"',
             file.read_text(),
         )
     }
