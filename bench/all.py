@@ -22,6 +22,7 @@ SCRIPTS = (
     ("fairness",),
     ("startup",),
     ("hook",),
+    ("mcp",),
     ("reading",),
     ("dialects",),
     ("postgres",),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from dibs import TaskBoard
-from dibs.mcp.stdio import client_name
+from dibs.mcp.lines import client_name
 from dibs.model import BoardTask
 from dibs.worker import of_process
 from tests.mcp.driving import Agent, add, command, dibs, is_gone, server, servers, serving, surroundings
@@ -210,9 +210,8 @@ def test_the_client_names_the_worker(url: str, runtime: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_client_s_name_becomes_a_word(said: object, word: str | None) -> None:
-    assert client_name({"clientInfo": {"name": said}}) == word
-    assert client_name({"_meta": {"io.modelcontextprotocol/clientInfo": {"name": said}}}) == word
-    assert client_name({"_meta": [said], "clientInfo": said}) is None
+    assert client_name({"name": said}) == word
+    assert client_name([said]) is None
 
 
 def test_without_a_board_it_says_so_until_there_is_one(tmp_path: Path, runtime: Path) -> None:

@@ -20,7 +20,7 @@ from typing import Self
 
 from dibs import rules
 from dibs.board import TaskBoard
-from dibs.errors import DibsError, LeaseLost, NotFound
+from dibs.errors import Busy, DibsError, LeaseLost, NotFound
 from dibs.model import IN_PROGRESS, Worker
 
 WAIT = 45
@@ -29,7 +29,9 @@ SLICE = 0.5
 """Seconds after which a wait looks whether its client is still there."""
 
 WAITERS = 16
-"""So many calls of one seat may wait at the same time; further ones are answered at once."""
+"""So many calls of one seat may wait at the same time; further ones are refused at once, as `busy`."""
+WAITERS_IN_ALL = 192
+"""The same of all seats of a server. Each takes a thread, and `server.THREADS` must leave some for calls that work."""
 
 _ENDINGS = (
     "completed_activity", "submitted_activity", "failed_activity", "released_activity", "cancelled_activity", "blocked",
@@ -41,8 +43,15 @@ class Gone(Exception):
 
 
 class Seat:
-    def __init__(self, open_board: Callable[[], TaskBoard], worker: Worker, *, kept: bool = False) -> None:
-        """`kept`: somebody renews its leases, and the answers may say so."""
+    def __init__(
+        self,
+        open_board: Callable[[], TaskBoard],
+        worker: Worker,
+        *,
+        kept: bool = False,
+        waiters: threading.Semaphore | None = None,
+    ) -> None:
+        """`kept`: somebody renews its leases, and the answers may say so. `waiters`: shared with other seats."""
         self._open = open_board
         self.worker = worker
         self.kept = kept
@@ -52,6 +61,7 @@ class Seat:
         self._busy = 0
         self._ending = False
         self._waiting = 0
+        self._waiters = waiters or threading.Semaphore(WAITERS)
         self._tasks: dict[str, tuple[int | None, float]] = {}
         self._locks: dict[str, float] = {}
         self._news: list[LeaseLost] = []
@@ -95,7 +105,7 @@ class Seat:
 
     def may_wait(self) -> bool:
         with self._turn:
-            if self._waiting >= WAITERS:
+            if self._waiting >= WAITERS or not self._waiters.acquire(blocking=False):
                 return False
             self._waiting += 1
             return True
@@ -103,6 +113,7 @@ class Seat:
     def has_waited(self) -> None:
         with self._turn:
             self._waiting -= 1
+        self._waiters.release()
 
     # -- what the worker holds
 
@@ -238,9 +249,14 @@ class Call:
     def until(self, end: float) -> Iterator[float]:
         """The slices of a wait until a moment of `time.monotonic`: how long to wait next. Raises `Gone`.
 
-        No slices if too many calls of this seat wait already: each takes a thread, and others need some, too.
+        `Busy` if too many calls wait already: each takes a thread, and others need some, too.
         """
-        if self.seat.may_wait():
+        if end > time.monotonic():
+            if not self.seat.may_wait():
+                raise Busy(
+                    "too many calls are waiting on this server already; this one was refused, and changed nothing",
+                    hint="call again in some seconds, or without wait_seconds",
+                )
             try:
                 while (left := end - time.monotonic()) > 0:
                     if self.gone:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
 
 from dibs import clients, limits
 from dibs.board import TaskBoard
@@ -37,14 +37,6 @@ PATIENCE = 3.0
 OpenBoard = Callable[[str], TaskBoard]
 """Opens the board; given the worker's name, which a dialect's guard is taken under."""
 
-_KNOWN = (
-    ("claude", "claude"),
-    ("codex", "codex"),
-    ("gemini", "gemini"),
-    ("cursor", "cursor"),
-    ("visual studio code", "vscode"),
-)
-
 
 def serve(open_board: OpenBoard, client: str | None = None, name: str | None = None) -> None:
     """Serve until the client ends. Does not return: the process ends here."""
@@ -58,10 +50,7 @@ def serve(open_board: OpenBoard, client: str | None = None, name: str | None = N
         life.sit_down(client or "agent")
     threading.Thread(target=life.keep, name="keeper", daemon=True).start()
     try:
-        try:
-            _speak(life)
-        except* (BrokenPipeError, ConnectionResetError):
-            pass  # the client has gone while it was being answered
+        _speak(life)
         ends.put(0)
     except BaseException:
         import traceback
@@ -73,54 +62,22 @@ def serve(open_board: OpenBoard, client: str | None = None, name: str | None = N
 
 
 def _speak(life: Life) -> None:
-    import logging
+    from dibs.mcp.lines import Connection
 
-    import anyio
-    from mcp.server.stdio import stdio_server
+    writing = threading.Lock()
+    out = sys.stdout.fileno()
 
-    from dibs.mcp.server import Context, make_server
-
-    def seat_of(ctx: Context) -> Seat:
-        return life.sit_down("agent")
-
-    async def meet(ctx: Context, call_next: Callable[[Context], Any]) -> Any:
-        """The first message that names the client settles who the worker is."""
-        if life.seat is None and (named := client_name(ctx.params)):
-            life.sit_down(named)
-        return await call_next(ctx)
-
-    async def main() -> None:
-        server = make_server(seat_of)
-        server.middleware.append(meet)
-        async with stdio_server() as (incoming, outgoing):
-            # Leaving the block waits for a line of input and for an answer to be read, which may never be.
+    def send(line: bytes) -> None:
+        with writing:
             try:
-                await server.run(incoming, outgoing, server.create_initialization_options())
-            except anyio.get_cancelled_exc_class():
+                while line:
+                    line = line[os.write(out, line) :]
+            except OSError:
                 life.ends.put(0)  # the client does not take answers any more
-                raise
-            life.ends.put(0)
 
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # a log that nobody reads fills its pipe, and we would stop
-    anyio.run(main)
-
-
-def client_name(params: Any) -> str | None:
-    """The client as it names itself, in the handshake or with every request, in one of our words where we have one."""
-    meta = _of(params, "_meta")
-    given = _of(_of(params, "clientInfo") or _of(meta, "io.modelcontextprotocol/clientInfo"), "name")
-    if not isinstance(given, str):
-        return None
-    lower = given.lower()
-    for part, word in _KNOWN:
-        if part in lower:
-            return word
-    plain = "".join(c if c.isascii() and c.isalnum() else "-" for c in lower[:24]).strip("-")
-    return plain or "agent"
-
-
-def _of(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, dict) else None
+    connection = Connection(lambda client: life.sit_down(client or "agent"), send)
+    for line in sys.stdin.buffer:
+        connection.receive(line)
 
 
 def _client() -> Worker | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dibs.errors import BoardUnusable, Busy, DibsError, Invalid, OutcomeUnknown, WrongStatus
+from dibs.errors import BoardMoved, BoardUnusable, Busy, DibsError, Invalid, OutcomeUnknown, WrongStatus
 from dibs.mcp import answers
 from dibs.mcp.answers import Answer
 from dibs.mcp.arguments import Arguments, checked, unknown
@@ -178,7 +178,7 @@ def answer(call: Call, name: str, given: Arguments) -> tuple[Answer, bool]:
     except DibsError as error:
         if isinstance(error, WrongStatus) and error.fields.get("status") in (CANCELLED, FAILED):
             error.hint = "stop working on it; take other work: dibs claim"  # to put it back is not for its worker
-        if isinstance(error, BoardUnusable | OutcomeUnknown):
+        if isinstance(error, BoardUnusable | BoardMoved | OutcomeUnknown):
             is_away = True
             if str(error.fields.get("url", "")).startswith("postgresql:"):
                 error.hint = f"{_STAYS}; {error.hint}"
