@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,8 @@ def test_a_new_token_is_printed_once_and_only_its_hash_is_kept(shell: Shell, tmp
     assert made.code == 0, made.err
     token = made.out.strip()
     assert len(token) >= 43
-    assert f"Authorization: Bearer {token}" in made.err
+    assert token not in made.err, "what is said on stderr is often logged"
+    assert "Authorization: Bearer TOKEN" in made.err
     assert "dibs mcp --drop-token builder-1" in made.err
     file = tmp_path / "mcp-tokens.json"
     assert file.stat().st_mode & 0o777 == 0o600
@@ -108,6 +111,55 @@ def test_a_list_that_others_can_write_lets_nobody_in(tmp_path: Path) -> None:
     with pytest.raises(TokensUnusable, match="others may write") as refused:
         Tokens(path).worker_of(token)
     assert "chmod 600" in refused.value.hint
+
+
+USES: dict[str, Callable[[str], object]] = {
+    "serve": lambda path: Tokens(path).workers(),
+    "make": lambda path: new_token(path, "b"),
+    "drop": lambda path: drop_token(path, "a"),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_list_that_is_a_link_lets_nobody_in(tmp_path: Path, use: str) -> None:
+    (tmp_path / "real").mkdir()
+    real, path = tmp_path / "real" / "t.json", tmp_path / "t.json"
+    new_token(str(real), "a")
+    before = real.read_bytes()
+    path.symlink_to(real)
+    with pytest.raises(TokensUnusable, match="is a link"):
+        USES[use](str(path))
+    assert (path.is_symlink(), real.read_bytes()) == (True, before)
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("mode", [0o777, 0o707])
+def test_a_list_in_a_folder_that_others_can_write_lets_nobody_in(tmp_path: Path, use: str, mode: int) -> None:
+    """Whoever can write there can put another list in its place."""
+    folder = tmp_path / "shared"
+    new_token(str(folder / "t.json"), "a")
+    before = (folder / "t.json").read_bytes()
+    folder.chmod(mode)
+    with pytest.raises(TokensUnusable, match="others may write to the folder") as refused:
+        USES[use](str(folder / "t.json"))
+    assert f"chmod go-w {folder}" in refused.value.hint
+    assert (folder / "t.json").read_bytes() == before
+    folder.chmod(0o1777)
+    assert Tokens(str(folder / "t.json")).workers() == ["a"], "in a folder such as /tmp nobody can replace our file"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+@pytest.mark.parametrize("whose", ["file", "folder"])
+@pytest.mark.parametrize("use", USES)
+def test_a_list_of_another_user_lets_nobody_in(tmp_path: Path, use: str, whose: str) -> None:
+    path = tmp_path / "sub" / "t.json"
+    new_token(str(path), "a")
+    before = path.read_bytes()
+    os.chown(path if whose == "file" else path.parent, 54321, -1)
+    with pytest.raises(TokensUnusable, match="belongs to another user") as refused:
+        USES[use](str(path))
+    assert "--tokens FILE" in refused.value.hint
+    assert path.read_bytes() == before
 
 
 def test_an_open_list_sees_what_others_change(tmp_path: Path) -> None:

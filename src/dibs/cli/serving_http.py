@@ -54,9 +54,10 @@ def _new(ctx: Context, name: str, path: str) -> int:
     ctx.flush()
     if replaced:
         ctx.note(f"the earlier token of {safe(name)} is no good any more")
-    ctx.note(f"whoever sends this header is the worker {safe(name)}; the token is shown only now:")
-    ctx.note(f"  Authorization: Bearer {token}")
-    ctx.note("next: dibs mcp --http serves the board; give its URL and this header to the client")
+    # Not the token itself: stderr is what ends up in logs.
+    ctx.note(f"whoever sends this token is the worker {safe(name)}; it is shown only now, on stdout")
+    ctx.note("next: dibs mcp --http serves the board; give the client its URL and the header")
+    ctx.note("  Authorization: Bearer TOKEN")
     ctx.note(f"to take it back: dibs mcp --drop-token {quoted(name)}")
     return 0
 

@@ -4,7 +4,8 @@ One token is one worker, however often its client connects: its session is alway
 could be proved dead. Calls and leases keep what it holds; a closed connection or an ended server gives nothing back.
 
 A client that goes away while its call waits must not be given a task. For the 2026-07-28 protocol the SDK cancels the
-call, for the earlier one it does not, so `_while_connected` does. Who gets in is decided by `doors`.
+call, for the earlier one it does not, so `_while_connected` does. Who gets in is decided by `doors`, how many
+connections there may be and how slow they may be by `connection_limits`, how many calls may wait by `seat`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dibs.errors import DibsError, Invalid
-from dibs.mcp.seat import SLICE, Seat
+from dibs.mcp.seat import SLICE, WAITERS_IN_ALL, Seat
 from dibs.mcp.tokens import Tokens
 from dibs.model import Worker
 from dibs.worker import role_of
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import FrameType
 
+    import uvicorn
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
     from starlette.types import ASGIApp
 
     from dibs.board import TaskBoard
+    from dibs.mcp.connection_limits import Limits
 
     Request = ServerRequestContext[Any, Any]
 
@@ -124,18 +127,14 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _run(app: ASGIApp, listener: socket.socket, seats: Seats) -> None:
-    import logging
-
+def _config(app: ASGIApp, limits: Limits) -> uvicorn.Config:
     import uvicorn
 
-    class Server(uvicorn.Server):
-        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            seats.close(0)
-            super().handle_exit(sig, frame)
+    from dibs.mcp.connection_limits import bounded
 
-    config = uvicorn.Config(
+    return uvicorn.Config(
         app,
+        http=bounded(limits),
         log_config=None,
         log_level="critical",
         access_log=False,
@@ -143,7 +142,21 @@ def _run(app: ASGIApp, listener: socket.socket, seats: Seats) -> None:
         ws="none",
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    server = Server(config)
+
+
+def _run(app: ASGIApp, listener: socket.socket, seats: Seats) -> None:
+    import logging
+
+    import uvicorn
+
+    from dibs.mcp.connection_limits import Limits
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            seats.close(0)
+            super().handle_exit(sig, frame)
+
+    server = Server(_config(app, Limits.of_this_process()))
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True
@@ -158,11 +171,10 @@ def _run(app: ASGIApp, listener: socket.socket, seats: Seats) -> None:
 def _application(seats: Seats, tokens: Tokens, hosts: list[str], origins: list[str]) -> ASGIApp:
     from mcp.server.transport_security import TransportSecuritySettings
 
-    from dibs import __version__
     from dibs.mcp.doors import Bearer, Doors
     from dibs.mcp.server import make_server
 
-    server = make_server(seats.of, __version__)
+    server = make_server(seats.of)
     server.middleware.append(_while_connected)
     app = server.streamable_http_app(
         streamable_http_path=PATH,
@@ -210,6 +222,7 @@ class Seats:
         self._board = board
         self._lock = threading.Lock()
         self._seats: dict[str, Seat] = {}
+        self._waiters = threading.Semaphore(WAITERS_IN_ALL)
 
     def of(self, context: Request) -> Seat:
         """The seat of the worker whose token came with the request."""
@@ -218,7 +231,7 @@ class Seats:
         with self._lock:
             if name not in self._seats:
                 worker = Worker(name, "agent", role_of(name), SESSION)
-                self._seats[name] = Seat(lambda: self._board, worker)
+                self._seats[name] = Seat(lambda: self._board, worker, waiters=self._waiters)
             return self._seats[name]
 
     def close(self, patience: float) -> None:

@@ -7,8 +7,8 @@
 The file `mcp-tokens.json` holds `{"builder-1": {"sha256": …, "made": …}}`: a token is 256 random bits, so its plain
 hash gives nothing away. Writers take turns behind a lock on `mcp-tokens.json-lock` and put a whole new file in the
 place of the old one; a crash leaves one or the other. A server looks at the file's time and size at every request, so
-tokens come and go without a restart. A file that is damaged, or that others could write to, lets nobody in and is left
-alone.
+tokens come and go without a restart. A file that is damaged, is a link, or that others could write or replace, lets
+nobody in and is left alone.
 """
 
 from __future__ import annotations
@@ -98,16 +98,14 @@ def drop_token(path: str, worker: str) -> None:
 def read(path: str) -> dict[str, dict[str, Any]]:
     """The entries of the file, checked; none if there is no such file."""
     try:
-        data = fs.read_file(path)
-        mode = os.stat(path).st_mode if data is not None else 0
+        _check(path)
+        data = fs.read_marker(path, FILE_BYTES + 1)
+    except TokensUnusable:
+        raise
     except OSError as error:
         raise TokensUnusable(f"cannot read the tokens in {path}: {error.strerror or error}", path=path) from error
     if data is None:
         return {}
-    if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise TokensUnusable(
-            f"others may write to {path}, and could let themselves in", hint=f"chmod 600 {shlex.quote(path)}", path=path
-        )
     try:
         if len(data) > FILE_BYTES:
             raise ValueError("it is too large")
@@ -127,6 +125,49 @@ def read(path: str) -> dict[str, dict[str, Any]]:
     return entries
 
 
+def _check(path: str) -> None:
+    """Refuse a list that another user could have written, or could put in its place. Windows has no such modes."""
+    if os.name != "posix":
+        return
+    folder = os.path.dirname(path)
+    for place, what in ((folder, f"the folder {folder}"), (path, path)):
+        try:
+            found = os.stat(place) if place is folder else os.lstat(place)
+        except FileNotFoundError:
+            continue
+        fault, hint = None, ""
+        if stat.S_ISLNK(found.st_mode):
+            fault = f"{what} is a link"
+        elif found.st_uid not in (os.geteuid(), 0):
+            fault = f"{what} belongs to another user, who could let anybody in"
+        elif _others_may_write(found, place is folder):
+            fault = f"others may write to {what}, and could let themselves in"
+            hint = f"chmod {'go-w' if place is folder else '600'} {shlex.quote(place)}; or "
+        if fault is not None:
+            hint += "keep the tokens in a folder of your own: dibs mcp --tokens FILE, for --new-token and for --http"
+            raise TokensUnusable(fault, hint=hint, path=path)
+
+
+def _others_may_write(found: os.stat_result, is_folder: bool) -> bool:
+    if is_folder and found.st_mode & stat.S_ISVTX:
+        return False  # as in /tmp: only its owner can rename or remove a file
+    if is_folder and found.st_mode & stat.S_IWGRP and _is_own_group(found.st_gid):
+        return bool(found.st_mode & stat.S_IWOTH)  # made under umask 002, the default of some systems
+    return bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def _is_own_group(gid: int) -> bool:
+    """Is it the group that this user has alone?"""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return gid == user.pw_gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
 @contextmanager
 def _changing(path: str) -> Iterator[dict[str, dict[str, Any]]]:
     """The entries, to be changed by one process at a time; written when the block ends well."""
@@ -142,7 +183,7 @@ def _changing(path: str) -> Iterator[dict[str, dict[str, Any]]]:
             fs.lock(lock)
             entries = read(path)
             yield entries
-            fs.replace_file(path, (dumps(entries) + "\n").encode())
+            fs.replace_file(path, (dumps(entries) + "\n").encode(), follow=False)
         finally:
             os.close(lock)
     except DibsError:
