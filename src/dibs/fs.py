@@ -123,12 +123,47 @@ else:
 
 sync_data = getattr(os, "fdatasync", os.fsync)
 
-_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_SAFE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
-def open_lock_file(path: str) -> int:
-    """Open a file that exists to be locked, creating it if need be; never through a symbolic link."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666)
+def open_regular(path: str, flags: int, *, follow: bool = False, alone: bool = False) -> int:
+    """Open a regular file; with `O_CREAT` make it if need be.
+
+    Others may have put something else there: a clone brings whatever links somebody committed. A link (unless it is to
+    be followed), a device, a pipe or a folder raises `OSError`; it is not waited on, and nothing happens to it. `alone`
+    is for files that are changed in place: one that has a second name, perhaps elsewhere, is refused as well.
+    """
+    try:
+        fd = os.open(path, flags | _SAFE | (0 if follow else _NO_FOLLOW), 0o666)
+    except OSError as error:
+        if not follow and os.path.islink(path):
+            raise OSError(errno.ELOOP, "it is a symbolic link, and dibs does not follow it", path) from error
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads from
+            raise OSError(errno.EINVAL, "it is not a regular file", path) from error
+        raise
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
+    if alone and found.st_nlink > 1:
+        os.close(fd)
+        raise OSError(errno.EMLINK, "it is a hard link: the same file has another name, which would change too", path)
+    return fd
+
+
+def open_lock_file(path: str, *, alone: bool = False) -> int:
+    """Open a file that exists to be locked, creating it if need be; `alone` if it is written to as well."""
+    return open_regular(path, os.O_RDWR | os.O_CREAT, alone=alone)
+
+
+def is_shared(path: str) -> bool:
+    """Is this there, and not a regular file with this name only? For files that others open."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return not stat.S_ISREG(found.st_mode) or found.st_nlink > 1
 
 
 MARKER_BYTES = 64 * 1024
@@ -137,15 +172,13 @@ MARKER_BYTES = 64 * 1024
 def read_marker(path: str, limit: int = MARKER_BYTES) -> bytes | None:
     """The content of a small file that others may have put there; None if there is none.
 
-    A link, a device, a pipe or a folder of that name raises `OSError`: it is no marker, and not followed or waited on.
+    What is no regular file raises `OSError`: it is no marker, and not followed or waited on.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SAFE)
+        fd = open_regular(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
         return os.read(fd, limit)
     finally:
         os.close(fd)
@@ -160,18 +193,16 @@ def stamp(path: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def read_file(path: str) -> bytes | None:
-    """A whole regular file, links followed; None if there is none."""
+def read_file(path: str, follow: bool = True) -> bytes | None:
+    """A whole regular file; None if there is none."""
     try:
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _SAFE & ~getattr(os, "O_NOFOLLOW", 0))
+        fd = open_regular(path, os.O_RDONLY, follow=follow)
     except FileNotFoundError:
         return None
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
+        size = os.fstat(fd).st_size
         parts = []
-        while part := os.read(fd, max(found.st_size + 1, 1 << 16)):
+        while part := os.read(fd, max(size + 1, 1 << 16)):
             parts.append(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
     finally:

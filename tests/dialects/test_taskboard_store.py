@@ -348,13 +348,16 @@ class TestWhatOthersWrote:
                 attempt()
         assert content(folder) == self.ODD
 
-    def test_a_symbolic_link_stays_one(self, board: TaskBoard, folder: Path, tmp_path: Path) -> None:
+    def test_a_symbolic_link_is_refused_and_what_it_leads_to_stays(
+        self, board: TaskBoard, folder: Path, tmp_path: Path
+    ) -> None:
         target = tmp_path / "real.json"
         target.write_bytes(golden("0-new"))
         (folder / "taskboard.json").symlink_to(target)
-        board.add("x", id="a")
+        with pytest.raises(BoardUnusable, match="it is a symbolic link"):
+            board.add("x", id="a")
         assert (folder / "taskboard.json").is_symlink()
-        assert json.loads(target.read_bytes())["tasks"][0]["id"] == "a"
+        assert target.read_bytes() == golden("0-new")
 
     def test_unknown_dependencies_are_a_visible_reason_and_can_be_dropped(self, board: TaskBoard, folder: Path) -> None:
         write(folder, entry("a", depends_on=["ghost", "ghost"]), entry("b", depends_on=["b"]))

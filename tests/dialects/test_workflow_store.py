@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 
 from dibs import BoardTask, TaskBoard, TaskStatus
 from dibs.dialects import workflow as module
-from dibs.errors import BoardUnusable, Busy, DibsError, Invalid, NoBoard, NotAllowed, NotClaimable, Unsupported
+from dibs.errors import (
+    BoardUnusable,
+    Busy,
+    DibsError,
+    Invalid,
+    NoBoard,
+    NotAllowed,
+    NotClaimable,
+    OutcomeUnknown,
+    Unsupported,
+)
 from dibs.guards import lockfile
 from tests.clocks import HandClock
 from tests.searching import examples
@@ -101,6 +111,18 @@ class TestErrorRecovery:
         put_lock(folder, content, age=61)
         assert taken(board, "worker-w1").id == "task-001"
         assert not (folder / "board.lock").exists()
+
+    def test_a_ts_without_a_zone_is_stale_when_it_is_so_in_every_zone(self, board: TaskBoard, folder: Path) -> None:
+        # Written this very minute by somebody in California (UTC-8), whose clock shows seventeen hours less than ours.
+        here = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 8 * 3600))
+        path = put_lock(folder, json.dumps({"agent": "worker-w9", "ts": here}))
+        with pytest.raises(Busy, match=MESSAGE) as caught:
+            board.claim("worker-w1")
+        assert "no time zone" in caught.value.hint
+        assert path.exists()
+        past = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 12 * 3600 - 62))
+        put_lock(folder, json.dumps({"agent": "worker-w9", "ts": past}))
+        assert taken(board, "worker-w1").id == "task-001"
 
     @pytest.mark.parametrize("content", [None, "{}"])
     def test_readers_delete_a_stale_or_malformed_lock_too(
@@ -269,6 +291,27 @@ class TestWhoBreaksTheProtocol:
         assert not (folder / "board.lock").exists()
         board.claim("worker-1")
         assert version(folder) == 100
+
+    def test_a_write_that_fell_asleep_before_its_rename_is_not_acknowledged(
+        self, board: TaskBoard, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, real = folder / "board.json", os.replace
+
+        def replace_late(draft: str, target: str) -> None:
+            if target == str(path):  # ours was the lock at the last look; asleep for 60 s, it is rightly broken
+                (folder / "board.lock").unlink()
+                path.write_text(json.dumps(document(folder) | {"version": 99}))
+            real(draft, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", replace_late)
+            with pytest.raises(OutcomeUnknown, match=r"board\.json was written.*may have overwritten") as caught:
+                board.claim("worker-1", "task-001")
+        assert "dibs list --all" in caught.value.hint
+        # The file decides, for everybody: the claim is in it, and the next write logs it.
+        assert board.get("task-001").assigned_to == "worker-1"
+        board.tell("hello", worker="worker-2")
+        assert [event.action for event in board.changelog() if event.task_id == "task-001"][-1] == "claimed_activity"
 
     def test_the_lock_names_who_acts(self, folder: Path, board: TaskBoard) -> None:
         with opened(folder, "worker-w1").store.write():

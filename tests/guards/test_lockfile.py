@@ -295,18 +295,21 @@ def test_times_are_read_as_people_write_them(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        for ts in ("2026-02-11T14:30:00+09:00", "2026-02-11T05:30:00Z", "2026-02-11T14:30:00", "20260211T053000Z"):
-            assert parse(json.dumps({"agent": "a", "ts": ts}).encode()) == ("a", 1770787800.0)
-        assert parse(b'{"ts": 1770787800}') == (None, 1770787800.0)
-        assert parse(b'{"ts": 1770787800000}') == (None, 1770787800.0)
-        assert parse(b'\xef\xbb\xbf{"ts": "2026-02-11T05:30:00Z"}') == (None, 1770787800.0)
-        assert parse(b'{"ts": true}') == parse(b'{"ts": 1e999}') == parse(b'{"ts": "9999-99-99"}') == (None, None)
+        for ts in ("2026-02-11T14:30:00+09:00", "2026-02-11T05:30:00Z", "20260211T053000Z"):
+            assert parse(json.dumps({"agent": "a", "ts": ts}).encode()) == ("a", 1770787800.0, True)
+        # Without a zone it is not before it is so in UTC-12, wherever we are.
+        assert parse(b'{"ts": "2026-02-10T17:30:00"}') == (None, 1770787800.0, False)
+        assert parse(b'{"ts": 1770787800}') == (None, 1770787800.0, True)
+        assert parse(b'{"ts": 1770787800000}') == (None, 1770787800.0, True)
+        assert parse(b'\xef\xbb\xbf{"ts": "2026-02-11T05:30:00Z"}') == (None, 1770787800.0, True)
+        for nonsense in (b'{"ts": true}', b'{"ts": 1e999}', b'{"ts": "9999-99-99"}'):
+            assert parse(nonsense) == (None, None, True)
     finally:
         monkeypatch.undo()
         time.tzset()
 
 
 def test_what_is_written_is_read_back() -> None:
-    agent, ts = parse(encode('worker-"ü"\n', NOW))
+    agent, ts, _ = parse(encode('worker-"ü"\n', NOW))
     assert agent == 'worker-"ü"\n'
     assert ts == pytest.approx(NOW, abs=1e-6)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 
 from dibs.dialects import isotime
+from dibs.guards.base import LATEST_ZONE
 from dibs.jsontext import dumps, loads
 from dibs.model import Record
 
@@ -26,8 +27,6 @@ ACTIVITY_SECONDS = {"human": 8 * 3600.0, "agent": 3600.0}
 TASK_SECONDS = {"human": 4 * 3600.0, "agent": 1800.0}
 
 MAX_BYTES = 64 * 1024
-
-_LATEST_ZONE = 12 * 3600.0  # UTC-12 is where a time without a zone comes last
 
 
 def activity_seconds(kind: str) -> float:
@@ -127,10 +126,10 @@ def _from_dict(found: dict[str, Any]) -> LockRecord:
         holder,
         kind if isinstance(kind, str) else "agent",
         isotime.moment(found.get("acquired")),
-        isotime.moment(found.get("expires"), _LATEST_ZONE),
+        isotime.moment(found.get("expires"), LATEST_ZONE),
         task if isinstance(task, str) else None,
         isotime.moment(found.get("task_acquired")),
-        isotime.moment(found.get("task_expires"), _LATEST_ZONE),
+        isotime.moment(found.get("task_expires"), LATEST_ZONE),
     )
     if record.expires is None:
         record.doubt = (

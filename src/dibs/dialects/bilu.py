@@ -57,6 +57,7 @@ _COARSE_TICK = 2_100_000_000
 class BiluStore(FileStore):
     dialect = "bilu"
     document = "002"
+    parts = ("board", "board/tasks", "board/storage", "storage")
     refused = (
         ("paths", "paths", "name them in the description, or keep the board in: dibs init"),
         ("steps", "steps", "add them as tasks that depend on each other: dibs add --needs ID"),
@@ -180,12 +181,6 @@ class BiluStore(FileStore):
                 present.append(stem)
         return changed, docs.keys() - present if len(present) - len(changed.keys() - docs) < len(docs) else set()
 
-    def _read(self, path: str) -> bytes | None:
-        try:
-            return fs.read_file(path)
-        except OSError as error:
-            raise self.damaged(path, error.strerror or str(error)) from None
-
     def _parse(self, stem: str, data: bytes) -> TaskFile:
         try:
             return bilu_text.parse(stem, data)
@@ -255,6 +250,10 @@ class BiluStore(FileStore):
     def commit(self, tx: DialectTx, guard: Guard) -> None:
         self.companion.settle({i: task for i, task in self.tables.tasks.items() if i not in tx.touched})
         super().commit(tx, guard)
+
+    def is_own_file(self, path: str) -> bool:
+        folder, name = os.path.split(path)
+        return folder == os.path.normpath(self.tasks_folder) and name.endswith(_SUFFIX) and is_stem(name[:-3])
 
     def _seen(self, path: str) -> bytes | None:
         doc = self._docs.get(_stem_of(path))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 import time
 
 from dibs import fs
@@ -30,7 +29,7 @@ _BETWEEN_LOOKS = 0.005
 
 FIELDS = ("timestamp", "worker", "worker_type", "action", "activity_id", "task_id", "details")
 
-_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_APPEND = os.O_RDWR | os.O_APPEND
 
 
 def encode(event: Event) -> bytes:
@@ -83,11 +82,9 @@ def append(path: str, lines: Sequence[bytes], durable: bool) -> None:
     for line in lines:
         if b"\n" in line:
             raise Invalid("a changelog line cannot contain a line break")
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | _FLAGS, 0o666)
+    fd = fs.open_regular(path, _APPEND | os.O_CREAT, alone=True)
     try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
+        is_new = not os.fstat(fd).st_size
         stands = _put(fd, path, b"".join((b"\n" if _is_torn(fd) else b"", *(line + b"\n" for line in lines))))
         while not stands:
             stands = _put(fd, path, lines[0] + b"\n")
@@ -95,8 +92,16 @@ def append(path: str, lines: Sequence[bytes], durable: bool) -> None:
             fs.sync_data(fd)
     finally:
         os.close(fd)
-    if durable and not found.st_size:
+    if durable and is_new:
         fs.sync_directory(os.path.dirname(path))
+
+
+def require(path: str) -> None:
+    """Raise the `OSError` that `append` would: for whoever has to know before it writes anything else."""
+    try:
+        os.close(fs.open_regular(path, _APPEND, alone=True))
+    except FileNotFoundError:
+        pass
 
 
 def _put(fd: int, path: str, data: bytes) -> bool:
@@ -133,12 +138,10 @@ def read_from(path: str, offset: int) -> tuple[list[bytes], int]:
     A last line without an end is left for the next time. Without a file, or in a shorter one: no lines, same offset.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | _FLAGS)
+        fd = fs.open_regular(path, os.O_RDONLY)
     except FileNotFoundError:
         return [], offset
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
         os.lseek(fd, offset, os.SEEK_SET)
         parts: list[bytes] = []
         while part := os.read(fd, 1 << 20):

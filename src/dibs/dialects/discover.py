@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from dibs.places import find_place
+from dibs.places import find_place, stranger
 
 DEPTH = 2
 """How far below a folder boards count as near."""
@@ -17,7 +17,13 @@ MOST_FOLDERS = 2000
 
 
 def discover(start: str) -> tuple[str, str] | None:
-    """(scheme, folder) of the nearest board in a dialect's files, if there is one."""
+    """(scheme, folder) of the nearest board in a dialect's files, if there is one and it is no stranger's."""
+    found = nearest(start)
+    return None if found is None or stranger(found[1], start) is not None else found
+
+
+def nearest(start: str) -> tuple[str, str] | None:
+    """As `discover`, whoever owns it."""
     place = find_place(start)
     folder = os.path.realpath(start)
     if place.is_worktree and place.worktree is not None and place.home != place.worktree:

@@ -43,6 +43,10 @@ class EventLog:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             changelog_lines.append(self.path, lines, self._durable)
 
+    def require(self, lines: Sequence[bytes]) -> None:
+        """Raise now if these lines could not be appended because of what the file is."""
+        changelog_lines.require(self.path)
+
     def size(self) -> int:
         try:
             return os.stat(self.path).st_size

@@ -76,6 +76,8 @@ class FileStore(FileWriting):
     """The scheme of the board's URL, and the dialect's name in messages."""
     document = ""
     """The number of the document that specifies it."""
+    parts: tuple[str, ...] = ()
+    """The folders in the board's own that are written to, which must not lead out of the repository."""
     refused: tuple[tuple[str, str, str], ...] = ()
     """What the format has no place for: a field of a task or a status, what that is called, and what to do instead."""
     lacks: frozenset[str] = frozenset()
@@ -172,6 +174,14 @@ class FileStore(FileWriting):
             hint=hint,
             capability=what,
         )
+
+    def _read(self, path: str) -> bytes | None:
+        """One of the document's files; None if there is none. A link is not followed: a claim would write to whatever
+        it leads to."""
+        try:
+            return fs.read_file(path, follow=False)
+        except OSError as error:
+            raise self.damaged(path, error.strerror or str(error)) from None
 
     def damaged(self, path: str, why: str) -> BoardUnusable:
         return BoardUnusable(

@@ -2,7 +2,8 @@
 
 `commit`: encode what has changed; note in the companion which files are to become what, what the companion said before,
 and the changelog's new lines (the *note*); replace the files one by one, each whole; append the lines last. Right
-before a file is replaced the guard must still be ours, and the file the one that was read.
+before a file is replaced the guard must still be ours, and the file the one that was read. Right after it the guard
+must be ours too; if not, the writer slept in between, and what it overwrote may be another's: it is told so.
 
 `finish`, by the next writer, under the guard: if the lines are in the changelog, the write was finished. If no file has
 become what it was to become, nothing was begun, and the companion goes back to what it said. Otherwise the rest of the
@@ -56,6 +57,10 @@ class FileWriting:
         """The files that this transaction changes, with their new content (None: removed), in the order of writing."""
         raise NotImplementedError
 
+    def is_own_file(self, path: str) -> bool:
+        """Is this a file that this board writes?"""
+        raise NotImplementedError
+
     def _seen(self, path: str) -> bytes | None:
         """The content of a file as this transaction read it; None if there was none."""
         raise NotImplementedError
@@ -79,6 +84,7 @@ class FileWriting:
         if files or lines:
             self.companion.redo = undo | self._redo(files, lines)
         try:
+            self.log.require(lines)
             self.companion.save()
             for path, data in files.items():
                 self._put_file(path, data, guard, self._seen(path))
@@ -119,10 +125,16 @@ class FileWriting:
             os.unlink(path)
         else:
             fs.replace_file(path, data, self.durable, confirm)
+        if not guard.confirm():
+            raise OutcomeUnknown(
+                f"{name} was written, but somebody took the guard of {self.url} away while we did:"
+                " this may have overwritten what they wrote",
+                hint="see what there is now, and do again what is missing: dibs list --all",
+            )
 
     def _is_as_read(self, path: str, was: bytes | None) -> bool:
         """Does a file that we are about to replace still say what it said when we read it?"""
-        return fs.read_file(path) == was
+        return fs.read_file(path, follow=False) == was
 
     def _fingerprint(self, data: bytes | None) -> str | None:
         """Its digest. What was written last is what is replaced next, so that is kept."""
@@ -161,6 +173,8 @@ class FileWriting:
                 path = os.path.normpath(os.path.join(self.folder, entry["path"]))
                 content = entry.get("content")
                 data = None if content is None else content.encode("utf-8", "surrogateescape")
+                if not self.is_own_file(path):
+                    return  # a note is only a file, which may have come with a clone
                 states.append((path, entry["was"], entry["becomes"], data, _look(path)))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return  # not a note of ours
@@ -173,14 +187,9 @@ class FileWriting:
                 self._undo_noted(note)  # nothing was begun, and nobody was told that it was done
             return
         for path, was, becomes, data, now in states:
-            if _digest(now) == was != becomes and self._is_inside(path):
+            if _digest(now) == was != becomes:
                 self._put_file(path, data, guard, now)
         self.log.complete(lines, begin)
-
-    def _is_inside(self, path: str) -> bool:
-        """Does this lie in the board's folder, links and all? A note is only a file that anybody may have written."""
-        root = os.path.realpath(self.folder)
-        return os.path.realpath(path).startswith(root + os.sep) and not os.path.islink(path)
 
     def _judge_noted(self, lines: list[bytes], begin: int) -> None:
         """A write was killed and then somebody wrote by hand: the rows, read since, tell whether it had been made."""
@@ -211,7 +220,7 @@ class FileWriting:
 def _look(path: str) -> bytes | None:
     """A file, for comparing; what is no file equals none that we would have written."""
     try:
-        return fs.read_file(path)
+        return fs.read_file(path, follow=False)
     except OSError:
         return b"\0"
 

@@ -7,6 +7,7 @@ a claim costs about as much as reading it and writing it.
 from __future__ import annotations
 
 import gc
+import os
 
 from dibs import fs
 from dibs.dialects import jsonlist
@@ -68,7 +69,7 @@ class JsonBoardStore(FileStore):
 
     def _load(self, noted: set[str]) -> None:
         stamp = fs.stamp(self.path)
-        data = fs.read_file(self.path)
+        data = self._read(self.path)
         self._stamp = stamp
         if self._known and data == self._data and not noted:
             return
@@ -112,6 +113,9 @@ class JsonBoardStore(FileStore):
         self._finish(document)
         self._next = document
         return {self.path: document.render()}
+
+    def is_own_file(self, path: str) -> bool:
+        return path == os.path.normpath(self.path)
 
     def _seen(self, path: str) -> bytes | None:
         return self._data

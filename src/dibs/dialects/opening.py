@@ -6,7 +6,8 @@ import os
 
 from dibs import fs
 from dibs.errors import BoardUnusable, Invalid
-from dibs.places import find_place
+from dibs.paths import real
+from dibs.places import find_place, leads_out
 from dibs.worker import stale_timeout
 
 TYPE_CHECKING = False
@@ -35,12 +36,28 @@ def open_dialect(
             hint="keep the board on a local disk",
             path=folder,
         )
+    above = os.path.dirname(folder)
+    if os.path.islink(folder) and find_place(above).worktree is not None:
+        refuse_leading_out(folder, above)
+    for part in kind.parts:
+        refuse_leading_out(os.path.join(folder, part), folder)
     place = place_of(folder)
     folder += mark + query
     kind.require(folder, create=create, agent=agent)
     # Only document 004 lets a board end claims that somebody made by hand.
     more = {"stale": stale_timeout()} if scheme == "taskboard" else {}
     return kind(folder, place=place, clock=clock, durable=durability == "full", agent=agent, **more)
+
+
+def refuse_leading_out(folder: str, home: str) -> None:
+    """Raise if one of a board's folders is a link out of the repository."""
+    if leads_out(folder, home):
+        raise BoardUnusable(
+            f"{folder} is a link that leads out of the repository, to {real(folder)}; nothing was done there",
+            hint="if that board is the one you mean, name its real folder with --board; otherwise put a folder of your "
+            "own there",
+            path=folder,
+        )
 
 
 def store_class(scheme: str) -> type[FileStore]:

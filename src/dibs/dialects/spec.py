@@ -47,6 +47,7 @@ _GLOB = "*?["
 class SpecStore(FileStore):
     dialect = "spec"
     document = "003"
+    parts = (LOCKS, f"{LOCKS}/tasks", f"{LOCKS}/files")
     lacks = frozenset(("blockers", "lists of tasks"))
 
     @classmethod
@@ -65,7 +66,7 @@ class SpecStore(FileStore):
         """The task for which each path is locked."""
         self.lock_names: dict[str, str] = {}
         """The folder of each lock that was found: a worker by hand may call a file otherwise, `./a` for example."""
-        self._read: dict[str, bytes | None] = {}
+        self._loaded: dict[str, bytes | None] = {}
         """The owner files, as they were loaded."""
         self._made: list[tuple[str, bytes, bytes | None]] = []
         """The folders that this commit has made or taken over: their owner files now, and before."""
@@ -80,7 +81,7 @@ class SpecStore(FileStore):
 
     def _guard(self) -> Guard:
         # Among dibs' own workers, so that a call sees and takes several folders as one step; by hand, mkdir decides.
-        os.makedirs(self.companion.folder, exist_ok=True)
+        self.companion._make_folder()
         return self.guards()[0]
 
     def guards(self) -> list[Guard]:
@@ -98,7 +99,7 @@ class SpecStore(FileStore):
     # -- folders to rows
 
     def _load(self, noted: set[str]) -> None:
-        self._read = {}
+        self._loaded = {}
         self.adopt([self._row(*found) for found in self._owners("tasks")])
         self.lock_tasks, self.lock_names = {}, {}
         for name, owner, since in self._owners("files"):
@@ -136,7 +137,7 @@ class SpecStore(FileStore):
                 found = os.lstat(os.path.join(folder, name))
                 if stat.S_ISDIR(found.st_mode):
                     path = self._owner_path(kind, name)
-                    content = self._read[path] = spec_folders.seen(path)
+                    content = self._loaded[path] = spec_folders.seen(path)
                     yield name, parse(content or b""), found.st_mtime
             except FileNotFoundError:
                 continue  # given back a moment ago
@@ -216,8 +217,12 @@ class SpecStore(FileStore):
         task = held[0] if len(held) == 1 else None
         return Owner(lock.holder.name, task, precise(lock.token / 1_000_000), lock.pattern)
 
+    def is_own_file(self, path: str) -> bool:
+        place, name = os.path.split(path)
+        return name == "owner" and os.path.dirname(place) in map(os.path.normpath, self._files())
+
     def _seen(self, path: str) -> bytes | None:
-        return self._read.get(path)
+        return self._loaded.get(path)
 
     def commit(self, tx: DialectTx, guard: Guard) -> None:
         self._made = []
@@ -248,8 +253,12 @@ class SpecStore(FileStore):
             super().finish(guard)
         finally:
             self._finishing = False
-        for entry in note.get("files", ()):
-            sweep_litter(os.path.join(self.folder, os.path.dirname(entry["path"])), self.clock.wall())
+        try:
+            paths = [os.path.normpath(os.path.join(self.folder, entry["path"])) for entry in note["files"]]
+        except (KeyError, TypeError):
+            return  # there is none, or not one of ours
+        for path in filter(self.is_own_file, paths):
+            sweep_litter(os.path.dirname(path), self.clock.wall())
 
     def _put_file(self, path: str, data: bytes | None, guard: Guard, was: bytes | None) -> None:
         """A lock comes and goes as a whole, its owner file with it."""

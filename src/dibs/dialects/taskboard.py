@@ -184,7 +184,7 @@ class _Reading:
             if error.errno not in (errno.EACCES, errno.EROFS, errno.EPERM):
                 raise
             try:
-                self._fd = os.open(self._guard.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+                self._fd = fs.open_regular(self._guard.path, os.O_RDONLY)
             except FileNotFoundError:
                 return
             fs.lock_shared(self._fd)

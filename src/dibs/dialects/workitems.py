@@ -29,7 +29,7 @@ from dibs.dialects.workitems_items import FILE, Item, facts_of
 from dibs.dialects.workitems_locks import SUFFIX, BoardGuard, FoundLock, create, read, replace, take_away
 from dibs.dialects.workitems_reading import ItemsReading, differing
 from dibs.dialects.workitems_tx import ItemsTx
-from dibs.errors import Busy, LeaseLost, NotClaimable
+from dibs.errors import Busy, LeaseLost, NotClaimable, OutcomeUnknown
 from dibs.model import CANCELLED, COMPLETED, IN_PROGRESS, BoardTask
 
 TYPE_CHECKING = False
@@ -72,8 +72,8 @@ class WorkItemsStore(ItemsReading):
         guard.hold([self.items[name].lock_path(self.items[name].id) for name in writes])
         try:
             super().commit(tx, guard)
-        except BaseException:
-            if not self._begun:
+        except BaseException as error:
+            if not self._begun and not isinstance(error, OutcomeUnknown):
                 # Nothing but locks has been made: give them back, and nothing has happened.
                 for path, data in reversed(self._made):
                     take_away(path, data, self.clock.wall())

@@ -16,6 +16,7 @@ maker died, and need not wait for its end.
 from __future__ import annotations
 
 import os
+import stat
 import time
 
 from dibs import fs
@@ -186,6 +187,14 @@ def _content(path: str) -> bytes | None:
         return None
 
 
+def _is_file(path: str) -> bool:
+    """Is it a file, or gone? Links are not followed."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return True
+
+
 def _write_new(path: str, data: bytes, durable: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     fd = os.open(path, flags, 0o666)
@@ -242,7 +251,7 @@ class ItemGuard(Guard):
                 take_away(self.path, found.data, self._clock())
                 continue
             left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
+            if (left is not None and left <= 0) or not _is_file(self.path):  # a link or a folder has no end to wait for
                 raise self._busy(found)
             self._sleep(pause if left is None else min(pause, left))
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -304,10 +313,16 @@ class BoardGuard:
     """One step of dibs' own processes: the kernel lock, and the locks of the work items that are written to."""
 
     def __init__(
-        self, folder: str, holder: str, clock: Callable[[], float], prepare: Callable[[], None] = lambda: None
+        self,
+        folder: str,
+        holder: str,
+        clock: Callable[[], float],
+        prepare: Callable[[], None] = lambda: None,
+        is_own: Callable[[str], bool] = lambda path: True,
     ) -> None:
-        """`prepare` makes the folder."""
+        """`prepare` makes the folder; `is_own` says of a path whether it is one of this board's files."""
         self._prepare = prepare
+        self._is_own = is_own
         self._flock = FlockGuard(os.path.join(folder, "guard.lock"))
         self.path = self._flock.path
         self._note = os.path.join(folder, "writing")
@@ -315,6 +330,7 @@ class BoardGuard:
         self._clock = clock
         self._held: list[ItemGuard] = []
         self._left: set[tuple[str, int]] = set()
+        self._noted = ""
 
     def acquire(self, timeout: float | None = DEFAULT) -> None:
         self._prepare()
@@ -346,10 +362,11 @@ class BoardGuard:
         try:
             for guard in self._held:
                 guard.release()
-            if self._held or self._left:
+            # What could not be removed stays noted, so that the next one hears why instead of waiting for its end.
+            if (self._held or self._left) and not any(os.path.lexists(guard.path) for guard in self._held):
                 self._clear_note()
         finally:
-            self._held = []
+            self._held, self._noted = [], ""
             self._flock.release()
 
     def holder(self) -> Holder | None:
@@ -368,16 +385,17 @@ class BoardGuard:
         left = set()
         for line in data.decode("utf-8", "surrogateescape").splitlines():
             token, _, path = line.partition(" ")
-            if token.isdigit():
+            # It is only a file, which may have come with a clone: nothing but this board's own locks is removed for it.
+            if token.isdigit() and path.endswith(SUFFIX) and self._is_own(path):
                 left.add((path, int(token)))
         return left
 
     def _add_note(self, path: str, token: int) -> None:
-        with open(self._note, "ab", buffering=0) as file:
-            file.write(f"{token} {path}\n".encode("utf-8", "surrogateescape"))
+        self._noted += f"{token} {path}\n"
+        fs.replace_file(self._note, self._noted.encode("utf-8", "surrogateescape"), durable=False, follow=False)
 
     def _clear_note(self) -> None:
         try:
-            os.truncate(self._note, 0)
+            os.unlink(self._note)
         except OSError:
             pass  # what it says is about locks that are gone

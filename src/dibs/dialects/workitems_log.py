@@ -81,6 +81,11 @@ class ItemsLog:
                 changelog_lines.append(files.get(name, self.path), mine, self._durable)
             self._put_order([*order, *((name, 1) for name, _ in named)])
 
+    def require(self, lines: Sequence[bytes]) -> None:
+        """Raise now if these lines could not be appended because of what a file is."""
+        for path in {self._order, *map(self._file_of, lines)}:
+            changelog_lines.require(path)
+
     def size(self, lines: Sequence[bytes] = ()) -> int:
         """Of the file that the last of these lines goes to."""
         return _size(self._file_of(lines[-1])) if lines else 0

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import time
 
-from dibs import fs
 from dibs.clock import read as read_clock
 from dibs.dialects import progress_yaml, workitems_rows
 from dibs.dialects.eventlog import EventLog
 from dibs.dialects.filestore import FileStore
 from dibs.dialects.isotime import whole
+from dibs.dialects.opening import refuse_leading_out
 from dibs.dialects.workitems_claims import ItemsCompanion
 from dibs.dialects.workitems_items import FILE, LOG, Item, create_new, item_folders, number_of
-from dibs.dialects.workitems_locks import BoardGuard, FoundLock, look
+from dibs.dialects.workitems_locks import SUFFIX, BoardGuard, FoundLock, look
 from dibs.dialects.workitems_log import ItemsLog
 from dibs.errors import BoardUnusable, Busy, Invalid, NoBoard
 from dibs.limits import task_id
@@ -59,6 +59,7 @@ class ItemsReading(FileStore):
             folder = os.path.join(folder, f"{number}-{slug}" if slug else number)
         else:
             title = title[len(number) :].strip("-_ ") or title
+        refuse_leading_out(folder, os.path.dirname(folder))
         os.makedirs(os.path.join(folder, "locks"), exist_ok=True)
         from dibs.worker import login_name
 
@@ -79,7 +80,9 @@ class ItemsReading(FileStore):
         return ItemsLog(self.companion.folder, self.durable, self._logs, self._log_of)
 
     def _guard(self) -> BoardGuard:
-        return BoardGuard(self.companion.folder, self.agent, self.clock.wall, self.companion._make_folder)
+        return BoardGuard(
+            self.companion.folder, self.agent, self.clock.wall, self.companion._make_folder, self.is_own_file
+        )
 
     def guards(self) -> list[Guard]:
         from dibs.dialects.workitems_locks import ItemGuard
@@ -95,6 +98,20 @@ class ItemsReading(FileStore):
             os.path.basename(folder): self.items.get(os.path.basename(folder)) or Item(folder)
             for folder in item_folders(self.folder)
         }
+        for item in self.items.values():
+            for folder in (item.folder, os.path.join(item.folder, "locks")):
+                if folder != self.folder:
+                    refuse_leading_out(folder, self.folder)
+
+    def is_own_file(self, path: str) -> bool:
+        self._find_items()
+        folder, name = os.path.split(path)
+        folder = os.path.realpath(folder)
+        is_lock = name.endswith(SUFFIX)
+        return (is_lock or name == FILE) and any(
+            folder == os.path.realpath(os.path.dirname(item.lock_path("") if is_lock else item.path))
+            for item in self.items.values()
+        )
 
     def item(self, item_id: str) -> Item:
         """The work item with this id."""
@@ -226,10 +243,7 @@ class ItemsReading(FileStore):
             data = self._read(item.path)
 
     def _read(self, path: str) -> bytes:
-        try:
-            data = fs.read_file(path)
-        except OSError as error:
-            raise self.damaged(path, error.strerror or str(error)) from None
+        data = super()._read(path)
         if data is None:
             raise Busy(f"{path} went away while it was looked for", hint="try again")
         return data

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 DEFAULT = -1.0
 """As a time-out: as long as the guard's document says."""
 
+LATEST_ZONE = 12 * 3600.0
+"""Seconds that UTC-12, where a time without a zone comes last, is behind UTC."""
+
 _held: list[Guard] = []
 _hooked = False
 

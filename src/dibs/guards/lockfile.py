@@ -16,8 +16,8 @@ at any step a marker that grows stale, or files that nothing reads; the kernel e
 
 What remains: a worker that breaks by hand (`rm board.lock`) takes no second lock and can remove a lock that was made a
 moment ago, and a holder that sleeps longer than 60 seconds is broken rightfully. Therefore ask `confirm()` immediately
-before the write that counts. Between that answer and the write remain a few microseconds, which only the version
-number in the board itself makes visible.
+before the write that counts, and once more after it: a pause between the first answer and the write can have
+overwritten what another rightly wrote, and only the second answer tells.
 
 `tests/guards/models.py` has these steps as a model, searched for overlaps and wedges; a change here belongs there too.
 """
@@ -30,7 +30,7 @@ import time
 
 from dibs import fs
 from dibs.errors import Busy
-from dibs.guards.base import DEFAULT, Guard, private_name, remove, sweep_litter
+from dibs.guards.base import DEFAULT, LATEST_ZONE, Guard, private_name, remove, sweep_litter
 from dibs.guards.flock import FlockGuard
 from dibs.guards.holder import ALIVE, DEAD, UNKNOWN, Holder
 from dibs.jsontext import dumps, loads
@@ -51,12 +51,12 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.E
 class _Marker:
     """A lock file as it was found. Two readings are equal if nobody has touched it in between."""
 
-    __slots__ = ("data", "stamp", "agent", "ts")
+    __slots__ = ("data", "stamp", "agent", "ts", "has_zone")
 
     def __init__(self, data: bytes, stamp: tuple[int, int]) -> None:
         self.data = data
         self.stamp = stamp
-        self.agent, self.ts = parse(data)
+        self.agent, self.ts, self.has_zone = parse(data)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Marker) and (self.data, self.stamp) == (other.data, other.stamp)
@@ -264,6 +264,8 @@ class LockFileGuard(Guard):
         age = self._clock() - marker.ts
         if age > self.stale:
             state, why = DEAD, f"its ts is {span(age)} old, and it is stale after {span(self.stale)}"
+        elif not marker.has_zone:
+            state, why = ALIVE, f"its ts has no time zone; it is stale in all of them in {span(self.stale - age)}"
         elif age < -self.stale:
             state, why = ALIVE, f"its ts lies {span(-age)} in the future"
         else:
@@ -282,36 +284,38 @@ def encode(agent: str, now: float) -> bytes:
     return f'{{\n  "agent": {dumps(agent)},\n  "ts": {dumps(ts)}\n}}\n'.encode()
 
 
-def parse(data: bytes) -> tuple[str | None, float | None]:
-    """(agent, ts in seconds since the epoch), each None where it is missing or unreadable.
+def parse(data: bytes) -> tuple[str | None, float | None, bool]:
+    """(agent, ts in seconds since the epoch, whether that says its zone); None where it is missing or unreadable.
 
-    A time without a zone is local time, as ISO 8601 has it. A number is taken for seconds (or milliseconds) since the
-    epoch: not what the document says, but nobody who meant it so should lose a lock that is a second old.
+    A time without a zone is the latest that it can mean, so that its lock is stale only when it is so in every zone. A
+    number is taken for seconds (or milliseconds) since the epoch: not what the document says, but nobody who meant it
+    so should lose a lock that is a second old.
     """
     try:
         found = loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        return None, None
+        return None, None, True
     if not isinstance(found, dict):
-        return None, None
-    agent, ts = found.get("agent"), found.get("ts")
-    return (agent if isinstance(agent, str) else None), _moment(ts)
+        return None, None, True
+    agent = found.get("agent")
+    return (agent if isinstance(agent, str) else None), *_moment(found.get("ts"))
 
 
-def _moment(ts: object) -> float | None:
-    if isinstance(ts, bool):
-        return None
-    if isinstance(ts, int | float):
+def _moment(ts: object) -> tuple[float | None, bool]:
+    if isinstance(ts, int | float) and not isinstance(ts, bool):
         number = float(ts) if abs(ts) < 1e18 else float("nan")
-        return None if number != number else number / 1000 if number > 1e11 else number
+        return (None if number != number else number / 1000 if number > 1e11 else number), True
     if not isinstance(ts, str):
-        return None
-    from datetime import datetime
+        return None, True
+    from datetime import UTC, datetime
 
     try:
-        return datetime.fromisoformat(ts.strip()).timestamp()
+        found = datetime.fromisoformat(ts.strip())
+        if found.tzinfo is not None:
+            return found.timestamp(), True
+        return found.replace(tzinfo=UTC).timestamp() + LATEST_ZONE, False
     except (ValueError, OverflowError, OSError):
-        return None
+        return None, True
 
 
 def _write_new(path: str, content: bytes) -> None:
