@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dibs import TaskBoard
-from dibs.errors import Invalid
+from dibs import TaskBoard, Worker
+from dibs.errors import BoardUnusable, Invalid
 from dibs.stores.postgres import addresses
 from tests.cli.shell import PATIENCE, Shell, environment
 from tests.postgres.server import Server
@@ -346,6 +346,21 @@ def test_a_schema_of_a_newer_dibs(shell: Shell, url: str, server: Server) -> Non
         error = refused(shell, "--board", url, *words)
         assert "newer dibs" in error["message"]
         assert "upgrade" in error["hint"]
+
+
+def test_a_board_of_an_older_dibs_is_brought_up_to_date_by_init_and_keeps_its_tasks(server: Server) -> None:
+    url = server.new_database()
+    database = url.rpartition("/")[2]
+    with TaskBoard.open(url, create=True, worker="maker") as board:
+        board.add("kept", id="kept")
+    server.execute("DELETE FROM dibs.version WHERE number > 1; DROP INDEX dibs.task_ready_any", database)
+    with pytest.raises(BoardUnusable, match="was made by an older dibs") as refused:
+        TaskBoard.open(url)
+    assert "dibs init --board" in (refused.value.hint or "")
+    with TaskBoard.open(url, create=True, worker="maker") as board:
+        task = board.claim(Worker("eve", "human"))
+        assert task is not None
+        assert task.id == "kept"
 
 
 def test_a_database_user_who_may_only_look(shell: Shell, url: str, server: Server) -> None:

@@ -8,13 +8,18 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from dibs import DibsError, TaskBoard, Worker
+from dibs.address import open_store
 from dibs.copying import copy, is_same
 from dibs.model import BoardTask, Event
 from dibs.transfer import dump, load
@@ -145,6 +150,99 @@ def test_a_board_is_not_copied_onto_itself_or_onto_one_with_tasks(shell: Shell, 
     assert "are the same board" in shell("copy", f"{place}?board=one", f"{place}?board=one").err
     assert "tasks of its own" in shell("copy", f"{place}?board=one", f"{place}?board=two").err
     assert lines(f"{place}?board=two") == before
+
+
+# -- one state
+
+
+@contextmanager
+def unfinished(url: str) -> Iterator[None]:
+    """Somebody's message has its number, and is not committed yet."""
+    with (
+        psycopg.connect(url.partition("?")[0]) as gate,
+        TaskBoard.open(url, worker="late") as board,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        gate.execute("LOCK TABLE dibs.request IN EXCLUSIVE MODE")
+        told = threads.submit(board.tell, "not said yet", request_key="once")
+        try:
+            waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'dibs.request'::regclass AND NOT granted"
+            wait_until(lambda: gate.execute(waiting).fetchall()[0][0] == 1, "the message waits to be remembered")
+            yield
+        finally:
+            gate.rollback()
+            told.result(PATIENCE)
+
+
+@pytest.mark.parametrize("how", ["export", "copy", "copy into files"])
+def test_what_was_said_is_in_a_copy_though_an_earlier_number_is_still_under_way(
+    place: str, tmp_path: Path, how: str
+) -> None:
+    with TaskBoard.open(place, create=True, worker="ann") as board, unfinished(place):
+        said = board.tell("said", "ben")
+        if how == "copy into files":
+            with TaskBoard.open(f"taskboard:{tmp_path}/files", create=True, worker=BEN) as files:
+                assert copy(board, files, BEN).messages_left_out == 1
+            return
+        with TaskBoard.open(f"sqlite:{tmp_path}/board.db", create=True, worker="ann") as target:
+            if how == "copy":
+                assert copy(board, target, BEN).messages == 1
+            else:
+                load(target, dump(board))
+            assert [message.seq for message in target.inbox("ben")] == [said.seq]
+            told = [event.seq for event in target.changelog() if event.action == "sent_message"]
+            assert told == [said.seq]
+
+
+def test_the_newest_messages_are_all_that_can_be_seen(place: str) -> None:
+    """An inbox waits for earlier numbers, because its mark passes over them; a look does not."""
+    with TaskBoard.open(place, create=True, worker="ann") as board, unfinished(place):
+        said = board.tell("said", "ben")
+        assert [message.seq for message in board.messages()] == [said.seq]
+        assert board.inbox("ben") == []
+
+
+# -- slowly
+
+
+OPEN = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dibs'"
+OPEN += " AND xact_start IS NOT NULL"
+
+
+def test_who_pages_through_an_export_keeps_no_transaction_open_and_gets_it_all(place: str) -> None:
+    with TaskBoard.open(place, create=True, worker="maker") as board:
+        board.add_many([{"description": f"task {n} " + "x" * 500} for n in range(500)])  # more than a pipe holds
+    command = [sys.executable, "-m", "dibs", "--board", place, "export", "-"]
+    pipe: Any = subprocess.PIPE
+    with (
+        psycopg.connect(place, autocommit=True) as watch,
+        subprocess.Popen(command, env=environment(), stdout=pipe, stderr=pipe, text=True) as export,
+    ):
+        assert export.stdout is not None
+        assert export.stderr is not None
+        first = export.stdout.readline()
+        wait_until(lambda: watch.execute(OPEN).fetchall()[0][0] == 0, "no transaction is open")
+        assert export.poll() is None
+        rest, said = export.stdout.read(), export.stderr.read()
+    assert (export.returncode, said) == (0, "")
+    assert (first + rest).splitlines() == lines(place)
+
+
+@pytest.mark.parametrize("target", ["sqlite", "postgresql"])
+def test_a_copy_outlasts_pauses_that_end_a_transaction_which_writes(
+    place: str, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived_in(place, new_seed(), 20)
+    url = f"sqlite:{tmp_path}/board.db" if target == "sqlite" else f"{place}?board=target"
+    monkeypatch.setattr("dibs.stores.postgres.trips.QUIET", "100ms")
+
+    def pause(what: str, done: int, total: int) -> None:
+        if what.startswith("checking"):
+            time.sleep(0.3)
+
+    with TaskBoard.open(place) as source, TaskBoard(store=open_store(url, create=True)) as board:
+        copy(source, board, BEN, pause)
+    assert lines(url) == lines(place)
 
 
 # -- cut short
@@ -323,3 +421,14 @@ def shell(tmp_path: Path) -> Shell:
     folder = tmp_path / "empty"
     folder.mkdir()
     return Shell(folder)
+
+
+def test_a_board_in_a_file_is_moved_into_the_database_and_its_file_says_so(place: str, tmp_path: Path) -> None:
+    lived_in(f"sqlite:{tmp_path}/board.db", 7)
+    shell = Shell(tmp_path)
+    before = shell.ok("--board", "board.db", "log", "--limit", "0", "--json").out
+    shell.ok("move", "board.db", place)
+    assert shell.ok("--board", place, "log", "--limit", "0", "--json").out == before
+    refused = shell("--board", "board.db", "claim", "--json")
+    assert refused.error["code"] == "board_moved"
+    assert refused.error["to"].startswith("postgresql:")

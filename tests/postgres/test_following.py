@@ -57,11 +57,15 @@ class Slow:
         with psycopg.connect(self._url) as connection:
             while not self._stop.is_set():
                 share = self._rng.choice((1, 3, 20))
-                connection.execute(
-                    "SELECT 1 FROM dibs.task WHERE id = 'shared' OR status = 'in_progress' FOR UPDATE"
-                    if share == 1
-                    else f"SELECT 1 FROM dibs.task WHERE seq %% {share} = 0 FOR UPDATE".replace("%%", "%")
-                )
+                try:
+                    connection.execute(
+                        "SELECT 1 FROM dibs.task WHERE id = 'shared' OR status = 'in_progress' FOR UPDATE"
+                        if share == 1
+                        else f"SELECT 1 FROM dibs.task WHERE seq %% {share} = 0 FOR UPDATE".replace("%%", "%")
+                    )
+                except psycopg.errors.DeadlockDetected:  # it keeps to no order of rows, so it may be the victim
+                    connection.rollback()
+                    continue
                 self._stop.wait(self._rng.random() * 0.15)
                 connection.rollback()
                 self.held += 1

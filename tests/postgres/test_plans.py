@@ -25,6 +25,7 @@ from dibs.stores.postgres.links import Link
 from dibs.stores.postgres.quick import CLAIM, COMPLETE
 from tests.postgres.actors import board_of
 from tests.postgres.server import Server
+from tests.processes.harness import wait_until
 
 TASKS = 20_000
 LOCKS = 3_000
@@ -182,9 +183,10 @@ def test_ready_tasks_are_found_by_the_index_of_their_lane(
         plans.board.ready(ANN)
     way = "free" if writing else "no"
     statement = f.ready(lane, only_any, way, one=writing)
+    index = "task_ready_any" if only_any else f"task_ready_{lane}"
     # A look may sort what it finds where it expects little; a claim would lock all of that.
-    plans.check(statement, f"task_ready_{lane}", bound="rank", sorts=not writing)
-    plans.check(statement, f"task_ready_{lane}", bound="seq", sorts=not writing)
+    plans.check(statement, index, bound="rank", sorts=not writing)
+    plans.check(statement, index, bound="seq", sorts=not writing)
     plans.check(statement, "front_pkey", table="front", sorts=not writing)
 
 
@@ -248,6 +250,45 @@ def test_the_plan_for_any_values_of_the_short_ways_is_kept(plans: Plans, stateme
     with plans.explained(statement, believed=10_000_000) as found:
         these, every = (nodes[0]["Total Cost"] for nodes in found.values())
     assert every <= these * 1.1
+
+
+EXAMINED = """
+SELECT (SELECT coalesce(sum(idx_tup_read), 0) FROM pg_stat_user_indexes WHERE relid = 'dibs.task'::regclass)
+    + (SELECT seq_tup_read FROM pg_stat_user_tables WHERE relid = 'dibs.task'::regclass)
+"""
+NOBODY = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dibs'"
+RESERVED = 4_000
+
+
+@pytest.mark.parametrize("reserved", ["any", "human", None], ids=["for anybody", "for humans", "nothing"])
+@pytest.mark.parametrize("kind", ["human", "agent"])
+def test_a_claim_does_not_read_what_is_reserved_for_others(kind: str, reserved: str | None) -> None:
+    """Counted by the server, whatever the statements: it knows when the connections are closed."""
+    from tests.postgres.server import server_for_test
+
+    me, others = Worker("me", kind), "agent" if kind == "human" else "human"
+    wanted = kind if reserved == "human" else reserved
+    with board_of(server_for_test()) as url:
+        with TaskBoard.open(url, worker="maker") as board:
+            board.add_many([{"description": f"task {n}", "reserved": others} for n in range(RESERVED)])
+            if wanted is not None:
+                board.add("mine", reserved=wanted, id="mine")
+        with psycopg.connect(url.partition("?")[0], autocommit=True) as watch:
+            watch.execute("ALTER TABLE dibs.task SET (autovacuum_enabled = false)")
+
+            def examined() -> int:
+                wait_until(lambda: watch.execute(NOBODY).fetchall()[0][0], "the connections are closed")
+                return int(watch.execute(EXAMINED).fetchall()[0][0])
+
+            before = examined()
+            with TaskBoard.open(url, worker=me) as board:
+                task = board.claim(me)
+                assert (None if task is None else task.id) == (None if wanted is None else "mine")
+                board.ready(me)
+            with TaskBoard.open(url, worker="maker") as board:
+                assert sum(board.counts().values()) >= RESERVED  # which it reads: so it is seen that it counts
+            wait_until(lambda: examined() >= before + RESERVED, "the server has counted")
+            assert examined() - before < RESERVED + 300
 
 
 @pytest.mark.parametrize("grows_by", ["another", "itself"])

@@ -6,14 +6,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
 
-from dibs import BoardTask, Worker
+from dibs import BoardTask, TaskBoard, Worker
 from dibs.cli.audit import disagreements
 from dibs.errors import Busy, NotClaimable, WrongStatus
 from dibs.stores.postgres.links import Link
+from tests.contract.people import take
 from tests.postgres.desk import ANN, BEN, BOUND, DEAD, Desk
 
 Verb = Callable[[], object]
@@ -526,3 +528,17 @@ def test_a_transaction_that_changes_nothing_does_not_make_the_connection_forget_
         with pytest.raises(WrongStatus):
             desk.board.release("t", worker=ANN)
     assert not [message for message in desk.proxy.log if message.text.startswith("DEALLOCATE")]
+
+
+@pytest.mark.parametrize("by", ["its object", "its id"])
+def test_a_worker_that_has_gone_quiet_makes_nobody_elses_completions_longer(desk: Desk, by: str) -> None:
+    with TaskBoard.open(desk.url, clock=desk.clock) as board:
+        for number in range(6):
+            board.add("x", id=f"t{number}")
+        take(board, Worker("quiet", session="q")).complete()
+        for _ in range(2):
+            desk.clock.advance(3600)
+            first, second = take(board, ANN), take(board, ANN)
+            verb: Verb = first.complete if by == "its object" else partial(board.complete, first.id)
+            assert desk.trips(verb) == 1
+            second.complete()

@@ -137,6 +137,7 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
     first of these ("next").
     """
     limit = "1" if one else "$10"
+    number = "0 + seq" if only_any else "seq + 0"  # the order of one index only: see `schema`
     columns = ", ".join("found." + column for column in TASK.split(", "))
     if way == "next":
         return _next(lane, only_any)
@@ -149,11 +150,11 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
         SELECT task.*, front.low FROM ({ordered}) AS front CROSS JOIN LATERAL (
             SELECT {columns} FROM dibs.task
             WHERE board = $1 AND {IS_READY} AND {LANES[lane]} AND rank = front.rank
-                AND seq + 0 >= CASE WHEN front.rank = $2 THEN greatest(front.low, $3) ELSE front.low END {tasks}
+                AND {number} >= CASE WHEN front.rank = $2 THEN greatest(front.low, $3) ELSE front.low END {tasks}
                 {"AND reserved = 'any'" if only_any else ""}
                 AND ($6::text IS NULL OR assigned_to IS NULL OR assigned_to = $6)
                 AND (paths IS NULL OR (paths <> ALL ($4::text[]) AND {free}))
-            ORDER BY seq + 0 LIMIT {most} {how}) task
+            ORDER BY {number} LIMIT {most} {how}) task
         ORDER BY front.rank LIMIT {most}"""
 
     quickly = f"NOT {IS_HELD}"
@@ -169,7 +170,7 @@ def _ready(lane: str, only_any: bool, way: str, one: bool) -> str:
             TASK,
             thoroughly,
             fronts=f"{on} AND rank <= coalesce((SELECT rank FROM last), {_LAST_RANK})",
-            tasks="AND seq + 0 <= CASE front.rank WHEN (SELECT rank FROM last) THEN (SELECT seq FROM last) "
+            tasks=f"AND {number} <= CASE front.rank WHEN (SELECT rank FROM last) THEN (SELECT seq FROM last) "
             f"ELSE {_LAST_SEQ} END",
             most="ALL",
         )

@@ -18,7 +18,8 @@ Columns are those of the SQLite schema. What differs, because writers run side b
 
 The server plans by statistics, which are always behind: it would take a board that was just filled for an empty one,
 and walk through its primary key. So the indexes of ready tasks are made on `seq + 0`, an order that no other index has,
-and nothing is gathered about `board`, which is then taken to be neither rare nor common.
+and nothing is gathered about `board`, which is then taken to be neither rare nor common. A human takes what is the
+humans' and what is anybody's, but must not walk over what is the agents': `task_ready_any`, on `0 + seq`.
 
 The changelog is append-only for everybody: a trigger refuses changes, and workers need no right but INSERT
 (docs/many-machines.md has the grants).
@@ -164,6 +165,10 @@ CREATE TABLE dibs.request (
     PRIMARY KEY (board, key)
 );
 CREATE INDEX request_time ON dibs.request (board, time);
+""",
+    """
+CREATE INDEX task_ready_any ON dibs.task (board, rank, (0 + seq))
+    WHERE status = 'pending' AND unmet = 0 AND open_blockers = 0 AND reserved = 'any';
 """,
 )
 """Each is run in one transaction; `dibs.version` then holds how many there have been."""

@@ -238,10 +238,10 @@ REQUESTS = "SELECT key, answer, time FROM dibs.request WHERE board = $1 ORDER BY
 POST = f"""
 INSERT INTO dibs.message (board, seq, time, sender, recipient, content) VALUES ($1, {number("$2")}, $3, $4, $5, $6)
 """
-_MESSAGES = "SELECT sender, content, recipient, time, seq FROM dibs.message WHERE board = $1 AND seq > $2 AND seq <= $3"
-_FOR = " AND (recipient = $5 OR (recipient IS NULL AND sender <> $5))"
-MESSAGES = {newest: f"{_MESSAGES} ORDER BY seq{' DESC' * newest} LIMIT $4" for newest in (False, True)}
-MESSAGES_TO = {newest: f"{_MESSAGES}{_FOR} ORDER BY seq{' DESC' * newest} LIMIT $4" for newest in (False, True)}
+_MESSAGES = "SELECT sender, content, recipient, time, seq FROM dibs.message WHERE board = $1 AND seq > $2"
+_FOR = " AND (recipient = $4 OR (recipient IS NULL AND sender <> $4)) AND seq <= $5"
+MESSAGES = {newest: f"{_MESSAGES} ORDER BY seq{' DESC' * newest} LIMIT $3" for newest in (False, True)}
+MESSAGES_TO = {newest: f"{_MESSAGES}{_FOR} ORDER BY seq{' DESC' * newest} LIMIT $3" for newest in (False, True)}
 MARK = "SELECT mark FROM dibs.reader WHERE board = $1 AND name = $2"
 SET_MARK = """
 INSERT INTO dibs.reader (board, name, mark) VALUES ($1, $2, $3)

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from dibs.stores.postgres.store import PostgresStore
 
 QUIET = "10s"
-"""How long the server lets a transaction wait for its client, …"""
+"""How long the server lets a transaction that writes wait for its client, …"""
+LOOKING = "5min"
+"""… one that only looks, which stops nobody but the vacuum: a copy may be slow at its other end, …"""
 SILENCE = "5s"
 """… and for any sign of life, where it is in the middle of what it sends. A client that hears nothing sends everything
 again after 0.2, 0.4, 0.8 … s, which is a sign; between the one after 6 s and the one after 13 it is told from a dead
@@ -95,7 +97,10 @@ class Trips:
         before: list[Statement] = []
         if not self.begun:
             more = (self._store.events, SILENCE) if self._writing else ()
-            before = [(q.BEGIN[self._writing], ()), (q.HEAD[self._writing], (self._wall, QUIET, *more))]
+            before = [
+                (q.BEGIN[self._writing], ()),
+                (q.HEAD[self._writing], (self._wall, QUIET if self._writing else LOOKING, *more)),
+            ]
         writes = self._collect() if flush else []
         # The time as it is once everything that was asked for is locked: a lease may have run out while we waited.
         after = [(q.NOW, ())] if self._writing and reads and self._store.clock is None else []

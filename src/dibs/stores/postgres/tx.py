@@ -128,13 +128,13 @@ class PostgresTx(Foreseeing):
             self._write(q.POST, m.seq, m.time, m.sender, m.to, m.content)
 
     def messages(self, name: str | None, after: int, limit: int, newest: bool) -> list[Message]:
-        # A reader's mark passes over what it was not given, so it is given only what nothing can come before any more.
-        bound = bound_of(self._ask(*self._store.bound))
         limit = min(limit, 2**40)
         if name is None:
-            rows = self._one(q.MESSAGES[newest], after, bound, limit)
+            rows = self._one(q.MESSAGES[newest], after, limit)
         else:
-            rows = self._one(q.MESSAGES_TO[newest], after, bound, limit, name)
+            # A reader's mark passes over what it was not given, so it gets only what nothing can come before any more.
+            bound = bound_of(self._ask(*self._store.bound))
+            rows = self._one(q.MESSAGES_TO[newest], after, limit, name, bound)
         return [Message(*row) for row in (reversed(rows) if newest else rows)]
 
     def mark(self, reader: str) -> int:
