@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def test_nothing_runs_unasked_but_dibs_and_git_that_stays_here(stage: Stage) -> 
     for verb in ("push", "-c", "config", "reset", "checkout", "*)"):
         assert not any(rule.startswith(f"Bash(git {verb}") for rule in rules)
     assert "bypassPermissions" not in launch.argv
+
+
+@pytest.mark.parametrize("verb", ["diff", "log", "show"])
+def test_git_that_only_looks_is_not_told_a_file_to_write(stage: Stage, verb: str) -> None:
+    """`git log --output=FILE` writes anywhere. Claude Code asks the rules that deny first; its `*` is any text."""
+    launch = make_runner("claude").launch(stage.order())
+    settings = json.loads(Path(launch.argv[launch.argv.index("--settings") + 1]).read_text())
+    rules = [rule.removeprefix("Bash(").removesuffix(")") for rule in settings["permissions"]["deny"]]
+    for words in (f"{verb} --output=/home/me/.profile", f"{verb} -1 -p --output x", f"{verb} --output x HEAD"):
+        assert any(fnmatchcase(f"git {words}", rule) for rule in rules), words
+    for words in (verb, f"{verb} --oneline -3", "commit -m 'log: --output is denied'", "add --output"):
+        assert not any(fnmatchcase(f"git {words}", rule) for rule in rules), words
 
 
 def test_the_user_s_arguments_have_the_last_word(stage: Stage) -> None:

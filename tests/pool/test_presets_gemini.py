@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,28 @@ def test_settings_that_cannot_be_read_are_not_left_out_silently(stage: Stage) ->
     users(stage, "{")
     with pytest.raises(Invalid, match=r"settings of Gemini CLI cannot be read: .*settings\.json"):
         make_runner("gemini").launch(stage.order())
+
+
+@pytest.mark.parametrize("verb", ["diff", "log", "show"])
+def test_git_that_only_looks_is_not_told_a_file_to_write(stage: Stage, verb: str) -> None:
+    """`git log --output=FILE` writes anywhere. Gemini CLI asks the rule of the highest priority that matches."""
+    launch = make_runner("gemini").launch(stage.order())
+    rules = tomllib.loads(Path(launch.argv[launch.argv.index("--policy") + 1]).read_text())["rule"]
+
+    def decision(command: str) -> str | None:
+        arguments = json.dumps({"command": command}, separators=(",", ":"))
+        for rule in sorted(rules, key=lambda rule: -rule["priority"]):
+            prefixes = [f'"command":"{prefix}' for prefix in rule.get("commandPrefix", [])]
+            pattern = f'"command":"{rule["commandRegex"]}' if "commandRegex" in rule else None
+            if any(prefix in arguments for prefix in prefixes) or (pattern and re.search(pattern, arguments)):
+                return str(rule["decision"])
+        return None
+
+    for words in (f"{verb} --output=/home/me/.profile", f"{verb} -1 -p --output x", f"{verb} --output x HEAD"):
+        assert decision(f"git {words}") == "deny", words
+    for words in (verb, f"{verb} --oneline -3", "commit -m 'log: --output is denied'"):
+        assert decision(f"git {words}") == "allow", words
+    assert decision("git push") is None
 
 
 def test_the_user_s_policies_stay(stage: Stage) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dibs import TaskBoard
-from dibs.proving import serving
+from dibs.proving import committing, serving
 from dibs.proving.configured import read
 from dibs.proving.matching import covered, edit_tools
 from dibs.proving.trial import prove
@@ -87,11 +87,12 @@ class Proving(Repository):
         return named(result)[client]
 
     def fake(self, script: str) -> str:
-        """A program called dibs that is none."""
+        """A program called dibs that is none, first on the PATH: any other would not be started."""
         file = self.folder.parent / "bin" / "dibs"
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"#!/bin/sh\n{script}\n")
         file.chmod(0o755)
+        self.environ["PATH"] = f"{file.parent}:{os.environ['PATH']}"
         return str(file)
 
 
@@ -245,7 +246,7 @@ def test_a_server_that_is_none(repository: Proving, script: str, reason: str) ->
 def test_a_server_whose_program_is_gone(repository: Proving, tmp_path: Path) -> None:
     gone = str(tmp_path / "gone" / "dibs")
     break_server(repository, command=gone, args=["mcp"])
-    assert f"cannot be started: {gone}: No such file" in repository.proof("claude", code=1)["reasons"][0]
+    assert f"was not tried: there is no {gone}" in repository.proof("claude", code=1)["reasons"][0]
 
 
 def test_a_server_that_hangs(repository: Proving, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,6 +256,7 @@ def test_a_server_that_hangs(repository: Proving, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("mcp.client.stdio.PROCESS_TERMINATION_TIMEOUT", 0.2)
     monkeypatch.setattr("mcp.client.stdio.FORCE_KILL_TIMEOUT", 0.2)
     monkeypatch.setenv("TMPDIR", str(repository.temporary))
+    monkeypatch.setenv("PATH", repository.environ["PATH"])
     monkeypatch.setattr("tempfile.tempdir", None)
     with TaskBoard.open(f"sqlite:{repository.folder}/.dibs/board.db") as board:
         claude = prove(board, str(repository.folder))[0]
@@ -374,7 +376,7 @@ def test_a_hook_whose_program_is_gone(repository: Proving, tmp_path: Path) -> No
     python = os.path.abspath(sys.executable)
     text = repository.read(HOOKS["gemini"])
     repository.write(HOOKS["gemini"], text.replace(f"{python} -P -m dibs", str(tmp_path / "gone" / "dibs")))
-    assert "exit code 127" in repository.proof("gemini", code=1)["reasons"][0]
+    assert f"was not tried: there is no {tmp_path}/gone/dibs" in repository.proof("gemini", code=1)["reasons"][0]
 
 
 def test_a_matcher_that_is_too_narrow(repository: Proving) -> None:
@@ -640,6 +642,47 @@ def test_nobody_elses_command_is_run(repository: Proving, tmp_path: Path) -> Non
     assert "lies in this repository" in found["cursor"]["reasons"][0]
     assert found["git"]["verdict"] == GUARDED, found["git"]
     assert any("other commands" in note for note in found["git"]["notes"])
+
+
+def test_only_the_running_dibs_and_the_one_on_the_path_are_started(repository: Proving, tmp_path: Path) -> None:
+    """Whoever wrote a repository's files decides where they lead: to a download, a shared folder, another clone."""
+    mark = tmp_path / "ran"
+    (tmp_path / "far").mkdir()
+    for name in ("dibs", "python3"):
+        program = tmp_path / "far" / name
+        program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+        program.chmod(0o755)
+    # The interpreter of another environment: a link to ours, and it runs what is installed beside the link.
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True)
+    packages = next((tmp_path / "venv").glob("lib/python*/site-packages"))
+    (packages / "sitecustomize.py").write_text(f"open({str(mark)!r}, 'w')\n")
+    for program, words in (
+        (tmp_path / "far/dibs", []),
+        (tmp_path / "far/python3", ["-P", "-m", "dibs"]),
+        (tmp_path / "venv/bin/python", ["-P", "-m", "dibs"]),
+    ):
+        entry = {"command": str(program), "args": [*words, "mcp"]}
+        repository.write(".mcp.json", json.dumps({"mcpServers": {"dibs": entry}}))
+        line = " ".join([str(program), *words, "hook"])
+        handler = {"type": "command", "command": f"{line} claude"}
+        repository.write(HOOKS["claude"], json.dumps({"hooks": {"PreToolUse": [{"hooks": [handler]}]}}))
+        repository.write(".git/hooks/pre-commit", f"#!/bin/sh\n{line} git || exit 1\n", 0o755)
+        found, why = read("claude", str(repository.folder)), f"was not tried: {program} is neither the dibs that is"
+        assert [fault.split(" running ")[0] for fault in found.faults] == [
+            f"the server dibs in .mcp.json {why}",
+            f"a hook in {HOOKS['claude']} {why}",
+        ]
+        assert (found.server, found.hooks) == (None, [])
+        guard = committing.read(str(repository.folder))
+        assert (guard.argv, guard.fault) == ([], f"the check {why} running nor the one on the PATH")
+    tried = verdicts(repository.prove())
+    assert (tried["claude"], tried["git"], mark.exists()) == (ADVISORY, ADVISORY, False)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/dibs").symlink_to(tmp_path / "far/dibs")
+    entry = {"command": str(tmp_path / "far/dibs"), "args": ["mcp"]}
+    repository.write(".mcp.json", json.dumps({"mcpServers": {"dibs": entry}}))
+    repository.prove(PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert mark.exists(), "the one on the PATH is found through its link"
 
 
 SETS = "the server dibs in {} was not tried: its entry sets {}"

@@ -3,8 +3,8 @@
     foreign_hook(line, argv, client, root)          why a hook is not to be run; None if it may be
     foreign_server(argv, settings, cwd, root)       the same of an MCP server
 
-A command may be run only if it is a plain call of a dibs that does not lie in the repository itself, with no more
-words and variables than `dibs setup` writes.
+A command may be run only if it is a plain call of the dibs that is running, or of the one on the PATH unless that lies
+in the repository itself, with no more words and variables than `dibs setup` writes.
 """
 
 from __future__ import annotations
@@ -78,30 +78,57 @@ def _foreign_program(argv: Sequence[str], root: str, cwd: str) -> str | None:
     """Why a command, run in a folder, is none of a dibs that may be run here; None if it is one."""
     if not _is_ours(argv):
         return f"it is no call of dibs: {' '.join(argv)[:80]!r}"
+    from shutil import which
+
+    search = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    on_path = which("dibs", path=os.pathsep.join(os.path.join(cwd, folder) for folder in search))
     program: str | None = argv[0]
     if argv[0] == "dibs":  # as people write it into the hooks of other tools: the shell searches it
-        from shutil import which
-
-        search = os.environ.get("PATH", os.defpath).split(os.pathsep)
-        program = which("dibs", path=os.pathsep.join(os.path.join(cwd, folder) for folder in search))
+        program = on_path
         if program is None:
             return "there is no dibs on the PATH"
     if program is None or not os.path.isabs(program):
         return f"{argv[0]} is not a full path"
-    folder = os.path.dirname(program)
-    is_running = _is_inside(folder, sys.prefix) and _is_inside(sys.prefix, root)
-    if _is_inside(folder, root) and not is_running:
-        return f"{argv[0]} lies in this repository, and is not the dibs that is running"
+    if not _is_running(program, _is_module(argv)):
+        if _is_inside(os.path.dirname(program), root) or _is_inside(program, root):
+            return f"{argv[0]} lies in this repository, and is not the dibs that is running"
+        if not os.path.exists(program):
+            return f"there is no {argv[0]}"
+        if _is_module(argv) or not _is_same(program, on_path):
+            return f"{argv[0]} is neither the dibs that is running nor the one on the PATH"
     shadow = _shadow((root, cwd)) if commands.is_unsafe(argv) else None
     return f"without -P, python -m dibs runs {shadow}, which lies in this repository" if shadow else None
+
+
+def _is_running(program: str, is_module: bool) -> bool:
+    """Is it the interpreter that runs us, the dibs beside it, or the dibs that was called?"""
+    from shutil import which
+
+    folder = os.path.dirname(sys.executable)
+    if is_module:
+        # By its folder as well: in every virtual environment is a link to the same interpreter, which makes that
+        # interpreter run what is installed there.
+        return _is_same(os.path.dirname(program), folder) and _is_same(program, sys.executable)
+    called = sys.argv[0] if os.path.dirname(sys.argv[0]) else None
+    return _is_same(program, called) or _is_same(program, which("dibs", path=folder))
+
+
+def _is_same(path: str, other: str | None) -> bool:
+    try:
+        return other is not None and os.path.realpath(path) == os.path.realpath(other)
+    except ValueError:  # no path can hold a NUL
+        return False
 
 
 def _is_ours(argv: Sequence[str]) -> bool:
     if not commands.after_program(argv):
         return False
     name = argv[0].replace("\\", "/").rpartition("/")[2].lower()
-    is_module = argv[1] in ("-P", "-m")
-    return name.startswith(("python", "pypy")) if is_module else name.partition(".")[0] == "dibs"
+    return name.startswith(("python", "pypy")) if _is_module(argv) else name.partition(".")[0] == "dibs"
+
+
+def _is_module(argv: Sequence[str]) -> bool:
+    return argv[1] in ("-P", "-m")
 
 
 def _shadow(folders: Iterable[str]) -> str | None:

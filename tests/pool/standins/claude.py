@@ -46,7 +46,7 @@ def main() -> None:
         refuse("an edit requires approval, and nobody is there")
     entry = servers(given)["dibs"]
     settings = read_json(given["--settings"][-1])
-    only(settings, ("hooks",), "settings")
+    only(settings, ("hooks", "permissions"), "settings")
 
     def event(name: str) -> dict[str, Any]:
         return {

@@ -67,6 +67,9 @@ def server(users: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     return entry, {**env, "GEMINI_CLI": "1", **entry.get("env", {})}
 
 
+RULE = ("toolName", "mcpName", "commandPrefix", "commandRegex", "decision", "priority", "modes")
+
+
 def policies(paths: list[str]) -> list[dict[str, Any]]:
     rules: list[dict[str, Any]] = []
     for path in paths:
@@ -76,7 +79,7 @@ def policies(paths: list[str]) -> list[dict[str, Any]]:
                 document = tomllib.load(opened)
             only(document, ("rule",), file)
             for rule in document["rule"]:
-                only(rule, ("toolName", "mcpName", "commandPrefix", "decision", "priority", "modes"), file)
+                only(rule, RULE, file)
                 if not 0 <= rule["priority"] <= 999 or rule["decision"] not in ("allow", "deny", "ask_user"):
                     refuse(f"{file}: not a rule: {rule}")
                 rules.append(rule)

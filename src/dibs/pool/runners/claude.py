@@ -15,10 +15,12 @@ tried with 2.1.325 against a server of our own in place of the model's. Its manu
 from __future__ import annotations
 
 from dibs.pool.runners.base import Launch, Order
-from dibs.pool.runners.presets import GIT, Preset, hooks, json_file, servers
+from dibs.pool.runners.presets import GIT, LOOKS, Preset, hooks, json_file, servers
 
 ALLOWED = ("mcp__dibs", *(f"Bash(git {verb} *)" for verb in GIT), "Bash(git status)", "Bash(git diff)", "Bash(git log)")
 """All tools of the server dibs, and git as far as it stays here."""
+DENIED = tuple(f"Bash(git {verb} *--output*)" for verb in LOOKS)
+"""Stronger than what is allowed, here and in anybody's settings."""
 MODE = "acceptEdits"
 TOOL = 300_000
 """Milliseconds for one call of a tool: claim_task waits up to 45 s, and the default is a minute."""
@@ -45,4 +47,4 @@ def mcp_file(order: Order) -> str:
 
 
 def settings_file(order: Order) -> str:
-    return json_file(order, "settings.json", {"hooks": hooks(order, "claude")})
+    return json_file(order, "settings.json", {"hooks": hooks(order, "claude"), "permissions": {"deny": DENIED}})

@@ -30,7 +30,7 @@ from typing import Any
 from dibs.errors import Invalid
 from dibs.places import find_place
 from dibs.pool.runners.base import Launch, Order
-from dibs.pool.runners.presets import GIT, Preset, hooks, json_file, private_file, server
+from dibs.pool.runners.presets import GIT, LOOKS, Preset, hooks, json_file, private_file, server
 from dibs.setup.commands import server_argv
 from dibs.setup.jsonc import parse
 
@@ -70,8 +70,14 @@ toolName = "run_shell_command"
 commandPrefix = [{", ".join(f'"git {verb}"' for verb in GIT)}]
 decision = "allow"
 priority = 1
+
+[[rule]]
+toolName = "run_shell_command"
+commandRegex = "git ({"|".join(LOOKS)}) .*--output"
+decision = "deny"
+priority = 2
 """
-"""What runs unasked. The priority is the lowest: what the user's own policies deny stays denied."""
+"""What runs unasked. The priorities are the lowest: what the user's own policies deny stays denied."""
 
 
 def home(order: Order, real: str) -> str:

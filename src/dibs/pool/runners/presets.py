@@ -23,6 +23,9 @@ from dibs.setup.clients import CLIENTS
 
 GIT = ("status", "diff", "log", "show", "add", "mv", "rm", "commit", "merge")
 """What agents may do with git without being asked: all that stays in their worktree and reaches nobody else."""
+LOOKS = ("diff", "log", "show")
+"""Those of them that take `--output=FILE`, which writes anywhere: with it they are denied. Clients compare text, so a
+shell's quotes can hide the option (`--out''put`): this stops what is tried, not whoever is set on it."""
 
 
 class Preset:
