@@ -17,8 +17,9 @@ from tests.searching import load_profile, seed
 use_memory()
 os.environ["DIBS_RUNTIME_DIR"] = NO_CLIENTS
 # Under nohup, or as a background job of a script, these are ignored, and would be by whatever the tests start.
-if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for name in ("SIGHUP", "SIGQUIT"):
+    if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 load_profile()

@@ -2,7 +2,7 @@
 
 Without a URL the board is `.dibs/board.db` at the root of the *main* worktree of the repository that we stand in, so
 that all its worktrees share it; outside a repository the nearest `.dibs` upward counts. Where there is none, the files
-of a dialect are looked for upward in the same way (`dialects.discover`).
+of a dialect are looked for upward in the same way (`dialects.discover`). What belongs to another user ends the search.
 
 A path without a scheme is a SQLite file, or a folder that holds one, unless it is called as a dialect's own file or
 folder is. A word before the colon that is no scheme is an error: most often it is one, misspelt. What is then shown of
@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 
 from dibs.errors import Invalid, NoBoard, Unsupported
-from dibs.places import find_place, working_directory
+from dibs.places import find_place, leads_out, stranger, working_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,12 @@ def open_store(
                 scheme, rest = found
                 return _open_dialect(scheme, rest, create, durability, clock, agent)
             if not create:
+                _refuse_strangers(here)
                 raise NoBoard(f"there is no board in {here} or above it", hint=_ways_out(here), path=path)
+        elif stranger(os.path.dirname(path), here) is not None:
+            _refuse_strangers(here)
+        if _leads_out(path):
+            raise _led_out(path)
     elif colon and scheme in DIALECTS:
         return _open_dialect(scheme, _folder_path(rest), create, durability, clock, agent)
     elif colon and scheme == "sqlite":
@@ -222,6 +227,47 @@ def _ways_out(here: str) -> str:
     return f"{there}: dibs --board {url} list; or make one here: dibs init"
 
 
+def _refuse_strangers(here: str) -> None:
+    """Say so where the search has ended at a board that belongs to somebody else."""
+    from dibs.dialects.discover import nearest
+
+    own = _nearest(here)
+    if own is not None and stranger(os.path.dirname(own), here) is None and _leads_out(own):
+        raise _led_out(own)
+    found = ("sqlite", own) if own is not None else nearest(here)
+    folder = "" if found is None else os.path.dirname(found[1]) if own is not None else found[1]
+    if found is None or (owner := stranger(folder, here)) is None:
+        return
+    from shlex import quote
+
+    raise NoBoard(
+        f"the nearest board, {found[0]}:{found[1]}, is in a folder that belongs to another user (uid {owner}) or that "
+        "anybody may write to; it was not opened",
+        hint=f"if you trust it, name it: export DIBS_BOARD={quote(f'{found[0]}:{found[1]}')}; or make your own in a "
+        "folder of yours: dibs init",
+        path=found[1],
+    )
+
+
+def _leads_out(path: str) -> bool:
+    """Is the board's file or its folder a link out of the repository? Whoever committed that does not choose where the
+    user's commands write."""
+    folder = os.path.dirname(path)
+    return any(leads_out(part, os.path.dirname(folder)) for part in (folder, path))
+
+
+def _led_out(path: str) -> NoBoard:
+    from shlex import quote
+
+    real = os.path.realpath(path)
+    return NoBoard(
+        f"the nearest board, {path}, is a link that leads out of the repository, to {real}; it was not opened",
+        hint=f"if you trust it, name it: export DIBS_BOARD={quote(f'sqlite:{real}')}; otherwise put a folder of your "
+        "own in its place",
+        path=path,
+    )
+
+
 def _folder_path(text: str) -> str:
     if "\0" in text or not text:
         raise Invalid("the board's path is empty", hint="--board sqlite:PATH, or DIALECT:FOLDER")
@@ -245,7 +291,13 @@ def default_path(start: str) -> str:
 
 
 def find(start: str) -> str | None:
-    """The board that belongs to a directory, if there is one."""
+    """The board that belongs to a directory, if there is one and it is no stranger's."""
+    path = _nearest(start)
+    is_foreign = path is not None and (stranger(os.path.dirname(path), start) is not None or _leads_out(path))
+    return None if is_foreign else path
+
+
+def _nearest(start: str) -> str | None:
     path = default_path(start)
     if os.path.exists(path):
         return path

@@ -6,7 +6,7 @@ import os
 
 from dibs import holds, limits, rules
 from dibs.core import retried
-from dibs.errors import Invalid, NotClaimable
+from dibs.errors import Busy, Invalid, NotClaimable
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
 from dibs.nearby import Near
@@ -135,8 +135,8 @@ class Claiming(Recovering):
         if quick is None:
             return None
         caller, token = self._credentials(task_id, worker, token)
-        holders = [(caller.name, caller.session)] if caller else list(self._renewed)
-        if token is None or not holders or any(self._is_look_due(Worker(n, session=s), quick.now) for n, s in holders):
+        holder = self._holder(task_id, caller, token)
+        if token is None or holder is None or self._is_look_due(holder, quick.now):
             return None
         name, kind = (caller.name, caller.kind) if caller else (None, None)
         done = quick.complete(task_id, name, kind, token, result)
@@ -161,11 +161,11 @@ class Claiming(Recovering):
     def _hand_out(self, task: BoardTask) -> None:
         task._board = self
         if task.token is not None:
-            self._tokens[task.id] = task.token
+            self._tokens[task.id] = task.token, task.holder
 
     def _forget(self, task: BoardTask) -> None:
         """A claim was ended by its own verb, and that is committed."""
-        if task.token is not None and self._tokens.get(task.id) == task.token:
+        if task.token is not None and self._tokens.get(task.id, (None, None))[0] == task.token:
             del self._tokens[task.id]
 
     def _claim(
@@ -340,13 +340,16 @@ class Claiming(Recovering):
         given = token
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
-            looks = self._foresees_look(caller)
+            looks = self._foresees_look(self._holder(task_id, caller, token))
             tx.foresee(
                 ending=task_id, name=caller.name if caller and looks else None, holders=bool(looks and not caller)
             )
             task = self._get(tx, task_id)
             token = self._remembered(task, given, token)
-            if rules.is_repeat(task, ended, caller, token) or (not ended and rules.is_released(task, given)):
+            if rules.is_repeat(task, ended, caller, token):
+                return task
+            over = verb == "release" and rules.could_be_released(task, given)
+            if over and rules.was_released(tx.events(0, 30, task.id, newest=True)):
                 return task
             if not (unclaimed and rules.may_finish_unclaimed(task, caller, token)):
                 rules.require_claim(task, caller, token, tx.now, verb)
@@ -373,34 +376,41 @@ class Claiming(Recovering):
 
     def finish_claim(self, task: BoardTask, result: str | None, *, claim_next: bool) -> BoardTask | None:
         """`BoardTask.complete`: the claimed object itself is brought up to date; with `claim_next` both steps are one
-        transaction."""
+        transaction, unless others are in the way: then what was done is saved first."""
         if not claim_next or task.holder is None:
             task._adopt(self.complete(task.id, result, token=task.token))
             return None
         limits.optional_text(result, "result")
         who = task.holder
+        done: list[BoardTask] = []
 
-        @retried
-        def once(self: Claiming) -> tuple[BoardTask, list[BoardTask]]:
-            done: list[BoardTask] = []
+        def end() -> None:
+            now = tx.again(task) or self._get(tx, task.id)
+            done.append(now)
+            if not rules.is_repeat(now, (COMPLETED, REVIEW), who, task.token):
+                rules.require_claim(now, who, task.token, tx.now, "complete")
+                self._end(tx, now, rules.complete(now, who, result, tx.now))
 
-            def end() -> None:
-                now = tx.again(task) or self._get(tx, task.id)
-                done.append(now)
-                if not rules.is_repeat(now, (COMPLETED, REVIEW), who, task.token):
-                    rules.require_claim(now, who, task.token, tx.now, "complete")
-                    self._end(tx, now, rules.complete(now, who, result, tx.now))
-
+        try:
             with self._store.write() as tx:
                 taken = self._claim(tx, who, None, 1, None, None, end, task.id)
-            return done[0], taken
-
-        now, taken = self._unraced(lambda: once(self))
-        task._adopt(now)
+        except (Collision, NotClaimable):
+            self._forget_looks()
+            task._adopt(self.complete(task.id, result, worker=who, token=task.token))
+            return self._claim_next(who)
+        task._adopt(done[0])
         self._forget(task)
         for other in taken:
             self._hand_out(other)
         return taken[0] if taken else None
+
+    def _claim_next(self, worker: Worker | str) -> BoardTask | None:
+        """Claim the best available task, for whoever has just completed one and must not take a refusal for that one's:
+        while others are at all that is left, there is none."""
+        try:
+            return self.claim(worker)
+        except (Busy, NotClaimable):
+            return None
 
     def fail(
         self, task_id: str, error: str, *, worker: Worker | str | None = None, token: int | None = None

@@ -9,6 +9,7 @@ every live lease by the same distance: each keeps exactly the time that it had l
 
 from __future__ import annotations
 
+import os
 import time
 
 JUMP = 2.0
@@ -17,13 +18,24 @@ JUMP = 2.0
 _STEADY_ID = getattr(time, "CLOCK_BOOTTIME", None)
 
 
+_INITIAL = "time:[4026531834]"
+"""The time namespace in which a machine boots. Others (`unshare -T`, some containers) share boot id and pids with it,
+but their steady clock and the start times of processes are moved."""
+
+
 def boot_id() -> str:
-    """What tells this boot of this machine from every other; empty where the platform cannot say."""
+    """What tells this boot of this machine, and a time namespace in it, from every other; empty where the platform
+    cannot say."""
     try:
         with open("/proc/sys/kernel/random/boot_id", "rb") as file:
-            return file.read().decode("ascii").strip()
+            boot = file.read().decode("ascii").strip()
     except OSError:
         return ""
+    try:
+        namespace = os.readlink("/proc/self/ns/time")
+    except OSError:
+        return boot
+    return boot if namespace == _INITIAL else f"{boot} {namespace}"
 
 
 class Clock:

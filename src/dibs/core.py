@@ -53,7 +53,8 @@ class Core:
         self._store = store
         self._lease = store.lease if lease is None else limits.seconds(lease, "stale_timeout")
         self._known: dict[tuple[int, str], Worker] = {}
-        self._tokens: dict[str, int] = {}
+        self._tokens: dict[str, tuple[int, Worker | None]] = {}
+        """The claims that this board handed out: by task, the token and the holder."""
         self._renewed: dict[tuple[str, str | None], tuple[float, float]] = {}
         self._reaped = float("-inf")
         self._found_nothing = False
@@ -107,8 +108,13 @@ class Core:
         limits.task_id(task_id)
         caller = self._who(worker)
         if caller is None and token is None:
-            return self._default, self._tokens.get(task_id)
+            return self._default, self._tokens.get(task_id, (None, None))[0]
         return caller, token
+
+    def _holder(self, task_id: str, caller: Worker | None, token: int | None) -> Worker | None:
+        """Whose claim that is, as far as this board knows."""
+        known, holder = self._tokens.get(task_id, (None, None))
+        return caller or (holder if known == token else None)
 
     def _remembered(self, task: BoardTask, given: int | None, token: int | None) -> int | None:
         """The token to go by. One that only this board remembers, of a claim that was given back with none after it,

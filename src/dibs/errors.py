@@ -113,6 +113,12 @@ class BoardUnusable(DibsError, OSError):
     code = "board_unusable"
 
 
+class BoardMoved(DibsError, OSError):
+    """The board was moved (`dibs move`); `fields["to"]` is where it is now. Nothing was changed."""
+
+    code = "board_moved"
+
+
 class OutcomeUnknown(DibsError, OSError):
     """The change was made, but the disk did not confirm that it would survive a power failure."""
 

@@ -38,6 +38,9 @@ FRESH = 0.95
 KEEP = 0.67
 """The part of a lease that must be left for `keep` not to renew it: it is asked far more often than leases are long."""
 
+REMEMBERED = 1000
+"""Workers of which it is remembered when it was last looked what they hold."""
+
 
 class Leases(Core):
     def _sweep(self, tx: Tx, may_reap: bool) -> bool:
@@ -137,12 +140,11 @@ class Leases(Core):
     def _keep_alive(self, tx: Tx, who: Worker, due: bool | None = None) -> None:
         """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease, or
         when it was foreseen that this is `due`."""
-        key = (who.name, who.session)
         if not (self._is_look_due(who, tx.now) if due is None else due):
             return
         tasks = [t for t in tx.in_progress(who.name) if _is_held(t.holder, who, t.lease_expires_at, tx.now)]
         locks = [lock for lock in tx.locks(name=who.name) if _is_held(lock.holder, who, lock.expires_at, tx.now)]
-        self._renewed[key] = (tx.now, 60.0)
+        self._looked(who, tx.now, 60.0)
         for lease in [task.lease for task in tasks] + [lock.lease for lock in locks]:
             self._look_again(who, lease or 60.0)
         ids = [task.id for task in tasks if (task.lease_expires_at or 0) - tx.now < FRESH * (task.lease or 0)]
@@ -215,15 +217,12 @@ class Leases(Core):
         return not 0 <= now - looked < often
 
     def _foresees_look(self, who: Worker | None) -> bool | None:
-        """Is it time to look what a worker, or (None) any that we know, holds? Where the store knows about what time it
-        is, that is decided now. None: it is to be seen when it is known."""
+        """Is it time to look what a worker holds? Surely for one that is not known (None). Where the store knows about
+        what time it is, that is decided now. None: it is to be seen when it is known."""
         quick = self._store.quick
         if quick is None:
             return None
-        if who is not None:
-            return self._is_look_due(who, quick.now)
-        known = [Worker(name, session=session) for name, session in self._renewed]
-        return not known or any(self._is_look_due(each, quick.now) for each in known)
+        return who is None or self._is_look_due(who, quick.now)
 
     @retried
     def _heartbeat(self, who: Worker) -> None:
@@ -233,9 +232,13 @@ class Leases(Core):
 
     def _look_again(self, who: Worker, lease: float) -> None:
         """This worker holds something with such a lease: look often enough to renew it."""
-        key = (who.name, who.session)
-        looked, often = self._renewed.get(key, (float("-inf"), 60.0))
-        self._renewed[key] = (looked, min(often, lease / 20))
+        looked, often = self._renewed.get((who.name, who.session), (float("-inf"), 60.0))
+        self._looked(who, looked, min(often, lease / 20))
+
+    def _looked(self, who: Worker, when: float, often: float) -> None:
+        if len(self._renewed) >= REMEMBERED:
+            self._renewed.clear()  # most have gone; for the others it is looked once more
+        self._renewed[who.name, who.session] = when, often
 
     def _locks_of(self, tx: Tx, task: BoardTask) -> list[Lock]:
         """The locks that came with a claim which is to go on: nobody takes them for run out from now on."""

@@ -383,7 +383,7 @@ class BoardTask:
 
     def complete(self, result: str | None = None, *, claim_next: bool = False) -> BoardTask | None:
         """Complete this claim. With `claim_next`, claim the next available task in the same transaction and return
-        it."""
+        it; None if there is none, or others are at all that is left."""
         return self._claimed().finish_claim(self, result, claim_next=claim_next)
 
     def fail(self, error: str) -> None:

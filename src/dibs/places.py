@@ -48,6 +48,32 @@ def working_directory() -> str:
         raise Invalid("the working directory no longer exists", hint="go to a folder that does: cd DIR") from None
 
 
+def stranger(found: str, start: str) -> int | None:
+    """The owner of a board's folder that was found by searching from `start`, if that is another user; else None.
+
+    Searching upward may meet what somebody else has put there, in `/tmp` for example. As git does, trust only what
+    belongs to us, to root, or to the owner of the folder that we stand in.
+    """
+    if not hasattr(os, "geteuid"):
+        return None
+    about = os.lstat(found)
+    is_open_to_all = stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX and about.st_mode & stat.S_IWOTH
+    is_trusted = about.st_uid in (os.geteuid(), 0, os.stat(start).st_uid) and not is_open_to_all
+    return None if is_trusted else about.st_uid
+
+
+def leads_out(path: str, home: str) -> bool:
+    """Is this a link to somewhere outside the repository that `home` is in, or outside `home` where that is in none?
+
+    A clone brings the links that somebody committed, and those must not decide which files of ours are written to.
+    """
+    if not os.path.islink(path):
+        return False
+    place, target = find_place(home), real(path)
+    tops = (place.home,) if place.worktree is None else (place.worktree, place.home)
+    return all(below(target, top) is None for top in tops)
+
+
 def find_place(start: str) -> Place:
     """The work tree around `start`, which need not exist; outside any, `start` is its own home."""
     return _around(real(start))

@@ -130,7 +130,8 @@ def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now
             task_id=task.id,
         )
     if token is not None and (task.token != token or task.status is not IN_PROGRESS):
-        if task.token == token and task.status is not PENDING:
+        swept = task.status is FAILED and task.holder is None  # given back too often, and not by its holder
+        if task.token == token and task.status is not PENDING and not swept:
             raise wrong_status(task, verb)
         raise lost(task, now)
     if task.status is not IN_PROGRESS:
@@ -344,9 +345,18 @@ def oldest_lease_first(tasks: Sequence[BoardTask]) -> list[BoardTask]:
     return sorted(tasks, key=lambda task: (task.lease_expires_at or 0, task.seq))
 
 
-def is_released(task: BoardTask, token: int | None) -> bool:
-    """Has the claim with this token been given back, and nothing since? (Giving back too often fails the task.)"""
+def could_be_released(task: BoardTask, token: int | None) -> bool:
+    """Is the claim with this token over, with no claim since? (Giving back too often fails the task.)"""
     return token is not None and task.token == token and task.holder is None and task.status in (PENDING, FAILED)
+
+
+def was_released(history: Sequence[Event]) -> bool:
+    """Did its holder, or a person, give the last claim back? One that was swept is lost."""
+    ends = [event for event in history if event.action in _CLAIM_ENDS]
+    return bool(ends) and ends[-1].action != "recovered_activity" and ends[-1].worker != SYSTEM.name
+
+
+_CLAIM_ENDS = ("released_activity", "recovered_activity", "failed_activity")
 
 
 def is_repeat(task: BoardTask, ended: Sequence[str], caller: Worker | None, token: int | None) -> bool:

@@ -171,7 +171,7 @@ if TYPE_CHECKING:
 
         def messages(self, name: str | None, after: int, limit: int, newest: bool) -> list[Message]:
             """Up to `limit` messages after a number, the first or the newest of them, oldest first: all, or those to
-            that name and to everybody else."""
+            that name and to everybody else. With a name, none that an earlier one could still come before."""
 
         def mark(self, reader: str) -> int:
             """The number of the last message that this reader was given; 0 if none."""

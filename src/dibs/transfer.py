@@ -55,7 +55,8 @@ HIGHEST = 2**53
 
 
 def dump(board: TaskBoard) -> Iterator[str]:
-    """The lines of an export, without line ends, from one consistent state."""
+    """The lines of an export, without line ends, from one consistent state: take them without delay, for a transaction
+    is open meanwhile."""
     with board.store.read() as tx:
         number = 0
         for number, line in enumerate(_lines(tx), 1):  # noqa: B007 - counted for the last line

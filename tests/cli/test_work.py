@@ -172,10 +172,10 @@ class TestWhichTaskIsMeant:
             (["held1", "wrote", "it"], "wrote it"),
             (["hel", "wrote", "it"], "wrote it"),
             (["h"], None),
-            (["h", "wrote"], "h wrote"),  # too short for an abbreviation when more words follow
             (["wrote it all"], "wrote it all"),
-            (["wrote", "it", "all"], "wrote it all"),
+            (["wrote it,", "all", "of it"], "wrote it, all of it"),
             (["--result", "wrote it"], "wrote it"),
+            (["--result", "wrote"], "wrote"),
             (["held1", "--result", "wrote it"], "wrote it"),
             (["hel", "--result", "wrote it"], "wrote it"),
             (["held1", "-"], "from\nstdin"),
@@ -202,6 +202,27 @@ class TestWhichTaskIsMeant:
         assert refused.code == 1, refused
         assert shell.status("held1") == "in_progress"
         assert shell.status("other2") == "pending"
+
+    @pytest.mark.parametrize(
+        ("verb", "option", "said"), [("done", "--result", "what you did"), ("fail", "--error", "what went wrong")]
+    )
+    def test_a_first_word_that_could_be_an_id_and_is_none_is_refused(
+        self, shell: Shell, verb: str, option: str, said: str
+    ) -> None:
+        shell.add("x", "--id", "held1")
+        shell.ok("claim", "held1")
+        too_short = ["h", "wrote"]  # for an abbreviation when more words follow
+        for words in (["ab", "done with ab"], ["wrote", "it", "all"], ["finished"], too_short):
+            refused = shell(verb, *words, "--json")
+            assert refused.code == 1, refused
+            assert refused.error == {
+                "code": "not_found",
+                "message": f"Task not found: {words[0]}",
+                "hint": f"worker-1 holds held1: dibs {verb} held1 '{said}'; "
+                f"if {words[0]} begins a text: dibs {verb} {option} '{said}'",
+                "task_id": words[0],
+            }
+        assert shell.status("held1") == "in_progress"
 
     def test_fail_needs_a_reason(self, shell: Shell) -> None:
         task = shell.add("x")

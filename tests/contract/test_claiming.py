@@ -8,6 +8,7 @@ import pytest
 
 from dibs import LeaseLost, NotClaimable, NotFound, TaskBoard, TaskStatus, Worker
 from dibs.errors import Invalid
+from dibs.store import Collision
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
@@ -332,6 +333,46 @@ def test_a_claimed_object_can_complete_and_claim_the_next_in_one_step(board: Tas
     assert (second.id, second.assigned_to) == ("b", "ann")
     assert second.complete(claim_next=True) is None
     assert board.all_done
+
+
+def raced() -> NotClaimable:
+    error = NotClaimable("a worker by hand was faster", reasons=[{"code": "held"}])
+    error.raced = True
+    return error
+
+
+@pytest.mark.parametrize("error", [Collision("others are at every task that is left"), raced()], ids=["crowd", "hand"])
+@pytest.mark.parametrize("times", [1, 1000], ids=["once", "always"])
+def test_what_is_in_the_way_of_the_next_task_takes_nothing_from_the_completed_one(
+    board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch, error: Exception, times: int
+) -> None:
+    board.add_many([{"description": "a", "id": "a"}, {"description": "b", "id": "b"}])
+    first = take(board, ANN)
+    with board.store.write() as tx:
+        kind: Any = type(tx)
+    ready = kind.ready
+    errors = iter([error] * times)
+
+    def crowded(self: Any, *args: Any, **options: Any) -> Any:
+        if (raised := next(errors, None)) is not None:
+            raise raised
+        return ready(self, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "ready", crowded)
+        patch.setattr(board.store, "quick", None, raising=False)
+        patch.setattr("dibs.core.COLLISIONS", 2)
+        second = first.complete("done", claim_next=True)
+    assert (first.status, first.result) == (TaskStatus.COMPLETED, "done")
+    assert other.get("a").status is TaskStatus.COMPLETED
+    assert sum(action in ("completed_activity", "submitted_activity") for action in actions(board, "a")) == 1
+    if times == 1:
+        assert second is not None
+        assert (second.id, second.assigned_to) == ("b", "ann")
+    else:
+        assert second is None
+        assert other.get("b").status is TaskStatus.PENDING
+        assert take(board, ANN).id == "b"
 
 
 def test_an_exception_inside_a_claim_releases_it(board: TaskBoard) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from dibs import LeaseLost, NotClaimable, TaskBoard, TaskStatus, Worker
 from dibs.errors import WrongStatus
+from dibs.stores.memory import MemoryStore
 from dibs.worker import boot, host
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent, take
@@ -274,6 +275,19 @@ def test_whoever_made_it_shorter_renews_it_as_often(board: TaskBoard, clock: Han
     assert [lock.expires_at - board.now() for lock in board.locks()] == [40]
 
 
+def test_a_board_that_has_seen_thousands_of_workers_has_forgotten_most_and_renews_what_each_holds(
+    clock: HandClock,
+) -> None:
+    with TaskBoard(store=MemoryStore(clock)) as board:
+        board.lock(["src"], ANN, lease=3600)
+        for number in range(5000):
+            board.tell("hello", worker=agent(f"worker-{number}", "s"))
+        assert len(board._renewed) <= 1000
+        clock.advance(1800)
+        board.tell("hello", worker=ANN)
+        assert [lock.expires_at - board.now() for lock in board.locks()] == [3600]
+
+
 class TestAttempts:
     def test_a_task_given_back_more_than_max_attempts_times_fails(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=2)
@@ -305,16 +319,27 @@ class TestAttempts:
         assert board.release("t1").status is TaskStatus.FAILED
 
     @pytest.mark.parametrize("max_attempts", [0, 1])
-    def test_what_ran_out_cannot_be_released_again_without_its_token(
+    def test_a_claim_that_ran_out_is_lost_to_its_release_before_and_after_it_is_swept(
         self, board: TaskBoard, clock: HandClock, max_attempts: int
     ) -> None:
+        """A success would mean that the note was kept."""
         board.add("x", id="t1", max_attempts=max_attempts)
         token = take(board, lease=60).token
         clock.advance(60)
+        with pytest.raises(LeaseLost):
+            board.release("t1", token=token, note="half done")
         assert board.recover() == ["t1"]
-        with pytest.raises(WrongStatus):
+        with pytest.raises(LeaseLost):
+            board.release("t1", token=token, note="half done")
+        with pytest.raises((LeaseLost, WrongStatus)):
             board.release("t1")
-        assert board.release("t1", token=token) == board.get("t1")
+
+    @pytest.mark.parametrize("max_attempts", [0, 1])
+    def test_a_release_is_repeated_by_its_token_in_vain(self, board: TaskBoard, max_attempts: int) -> None:
+        board.add("x", id="t1", max_attempts=max_attempts)
+        token = take(board).token
+        released = board.release("t1", token=token, note="too hard")
+        assert board.release("t1", token=token, note="too hard") == released == board.get("t1")
 
     def test_without_a_limit_it_never_fails(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
@@ -463,6 +488,21 @@ class TestClockJumps:
         assert board.claim(BEN) is None
         clock.advance(1)
         assert board.claim(BEN) is not None
+
+    def test_a_clock_set_back_and_corrected_gives_no_task_to_two_although_one_process_slept_through_both(
+        self, board: TaskBoard, other: TaskBoard, clock: HandClock
+    ) -> None:
+        board.add("x", id="t1")
+        other.get("t1")
+        task = take(board, ANN, lease=3600)
+        other.tell("both know the time by now", worker=BEN)
+        clock.jump(-7200)
+        task.renew()
+        clock.jump(7200)
+        assert [held.id for held in other.held_by(ANN)] == ["t1"]
+        assert other.claim(BEN) is None
+        clock.advance(3599)
+        task.complete("done")
 
     def test_slow_drift_is_no_jump(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1")

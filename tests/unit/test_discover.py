@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,29 @@ def test_a_board_of_dibs_own_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert isinstance(store, SqliteStore)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_command_in_a_dialects_files_says_that_the_repositorys_board_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], layout: str
+) -> None:
+    root = repository(tmp_path / "repo")
+    name, folder, start = LAYOUTS[layout]
+    lay(root / "part", name)
+    open_store(f"sqlite:{root}/.dibs/board.db", create=True, durability="normal").close()
+    monkeypatch.delenv("DIBS_BOARD", raising=False)
+    monkeypatch.chdir(root / "part" / start)
+    assert cli(["list"]) == 0
+    scheme = layout.partition(",")[0]
+    other = f"{scheme}:{(root / 'part' / folder).resolve()}"
+    taken = f"dibs: this is sqlite:{root}/.dibs/board.db; the {scheme} files here are another board: --board {other}\n"
+    assert capsys.readouterr().err == taken
+    assert cli(["--board", f"sqlite:{root}/.dibs/board.db", "list"]) == 0
+    assert capsys.readouterr().err == ""
+    lay(root, name)  # and beside the board itself: whoever has both there knows
+    monkeypatch.chdir(root)
+    assert cli(["list"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_dibs_notes_about_a_dialect_are_no_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = repository(tmp_path / "repo")
     (root / ".dibs").mkdir()
@@ -203,3 +227,82 @@ def test_near_skips_what_it_may_not_read(tmp_path: Path) -> None:
     lay(root, "a/b/c/d/taskboard.json")
     (root / "loop").symlink_to(root)
     assert near(str(root)) == [("taskboard", str(root / "a" / "b"))]
+
+
+# -- whose files these are
+
+STRANGER, ME = 65534, 12345
+
+needs_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can make files of other users: run it as root"
+)
+
+
+def owned(path: Path, uid: int) -> None:
+    for each in (path, *path.rglob("*")):
+        os.lchown(each, uid, -1)
+
+
+@pytest.fixture
+def shared_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like /tmp, anybody's, with a folder of mine in it, where I stand."""
+    monkeypatch.delenv("DIBS_BOARD", raising=False)
+    shared = tmp_path / "tmp"
+    (shared / "mine" / "sub").mkdir(parents=True)
+    shared.chmod(0o1777)
+    os.chown(shared / "mine" / "sub", ME, -1)
+    monkeypatch.chdir(shared / "mine" / "sub")
+    monkeypatch.setattr(os, "geteuid", lambda: ME)
+    return shared
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["sqlite", *(kind for kind, (_, _, start) in LAYOUTS.items() if start == ".")])
+def test_the_search_ends_at_a_board_of_another_user_and_says_so(shared_folder: Path, kind: str) -> None:
+    if kind == "sqlite":
+        open_store(f"sqlite:{shared_folder}/.dibs/board.db", create=True, durability="normal").close()
+        made = shared_folder / ".dibs"
+    else:
+        lay(shared_folder, LAYOUTS[kind][0])
+        made = shared_folder / LAYOUTS[kind][0].partition("/")[0]
+    owned(made, STRANGER)
+    with pytest.raises(NoBoard, match="another user") as caught:
+        open_store(None)
+    assert "export DIBS_BOARD=" in caught.value.hint
+    store = open_store(None, create=True, durability="normal")  # which makes one's own, here
+    store.close()
+    assert store.url == f"sqlite:{shared_folder}/mine/sub/.dibs/board.db"
+
+
+@needs_root
+def test_a_link_of_another_user_to_a_board_of_mine_is_not_followed(shared_folder: Path, tmp_path: Path) -> None:
+    open_store(f"sqlite:{tmp_path}/elsewhere/.dibs/board.db", create=True, durability="normal").close()
+    owned(tmp_path / "elsewhere", ME)
+    (shared_folder / ".dibs").symlink_to(tmp_path / "elsewhere" / ".dibs")
+    os.lchown(shared_folder / ".dibs", STRANGER, -1)
+    with pytest.raises(NoBoard, match="another user"):
+        open_store(None)
+
+
+@needs_root
+def test_a_repository_that_another_user_has_put_above_is_not_used(shared_folder: Path) -> None:
+    repository(shared_folder)
+    open_store(f"sqlite:{shared_folder}/.dibs/board.db", create=True, durability="normal").close()
+    owned(shared_folder / ".dibs", STRANGER)
+    with pytest.raises(NoBoard, match="another user"):
+        open_store(None)
+    with pytest.raises(NoBoard, match="another user"):
+        open_store(None, create=True)
+
+
+@needs_root
+@pytest.mark.parametrize("owner", [ME, 0, STRANGER])
+def test_a_board_of_mine_of_root_and_of_whose_folder_i_stand_in_is_found(shared_folder: Path, owner: int) -> None:
+    mine = shared_folder / "mine"
+    open_store(f"sqlite:{mine}/.dibs/board.db", create=True, durability="normal").close()
+    owned(mine, owner)
+    if owner != STRANGER:
+        os.chown(mine / "sub", ME, -1)
+    store = open_store(None)
+    store.close()
+    assert store.url == f"sqlite:{mine}/.dibs/board.db"

@@ -17,6 +17,7 @@ KINDS = sorted(
 )
 CODES = {
     "AmbiguousId": ("ambiguous_id", LookupError),
+    "BoardMoved": ("board_moved", OSError),
     "BoardUnusable": ("board_unusable", OSError),
     "Busy": ("busy", TimeoutError),
     "DependencyCycle": ("cycle", ValueError),

@@ -21,6 +21,8 @@ RECENT = 500
 """How many entries of the changelog are searched for what became of a worker's last task."""
 SHORTEST_ABBREVIATION = 3
 """Characters from which the first of several words may be an abbreviated id rather than the beginning of a text."""
+TEXTS = {"done": ("--result", "what you did"), "fail": ("--error", "what went wrong")}
+"""The option that takes a verb's text, and what that text says."""
 
 
 def claim(ctx: Context, args: Args) -> int:
@@ -204,7 +206,7 @@ def done(ctx: Context, args: Args) -> int:
             following.append(board.finish_claim(task, result, claim_next=True))
         else:
             task = board.complete(task_id, result, worker=worker, token=token)
-            following.append(board.claim(worker))
+            following.append(board._claim_next(worker))
         return task
 
     task = _on_task(ctx, "done", args, args.result, act)
@@ -232,6 +234,7 @@ def done(ctx: Context, args: Args) -> int:
 def fail(ctx: Context, args: Args) -> int:
     def act(task_id: str, token: int | None, error: str | None) -> BoardTask:
         if not error:
+            ctx.board.get(task_id)  # first of all it must be a task
             raise UsageError("fail: say what went wrong", f"dibs fail {task_id} 'what went wrong'")
         return ctx.board.fail(task_id, error, worker=ctx.worker, token=token)
 
@@ -392,51 +395,48 @@ def _on_task(
 ) -> BoardTask:
     """Read `[ID] [TEXT...]` and act on that task, as `dibs done --help` describes; `text` is what an option gave.
 
-    No text may end the wrong task: a first word that is no id, but looks like one, or comes from a worker that holds
-    none or several, is refused.
+    A mistyped id must not end the one task that is held: a first word that could be an id is one, or is refused.
     """
     words, token = args.words, args.token
-
-    def on_held(task: BoardTask, text: str | None) -> BoardTask:
-        return act(task.id, task.token if token is None else token, text)
-
     if text is not None:
         if len(words) > 1:
             raise UsageError(f"{verb}: besides the text there may only be an ID", f"unexpected: {words[1]!r}")
         text = ctx.text([text])
-        if words:
-            return ctx.by_id(words[0], lambda task_id: act(task_id, token, text))
-        return on_held(only_held(ctx, verb), text)
+    elif words and not _could_be_id(words[0]):
+        text, words = ctx.text(words), []
+    elif len(words) > 1:
+        text = ctx.text(words[1:])
     if not words:
-        return on_held(only_held(ctx, verb), None)
-    first, rest = words[0], words[1:]
-    if _could_be_id(first):
-        text = ctx.text(rest) if rest else None
-        try:
-            return act(first, token, text)
-        except NotFound as error:
-            if error.fields.get("task_id") != first:
-                raise
-        if not rest or len(first) >= SHORTEST_ABBREVIATION:
-            try:
-                full = ctx.board.resolve(first)
-            except NotFound:
-                pass
-            else:
-                return act(full, token, text)
-        words = [first, text] if text else [first]
+        held = only_held(ctx, verb)
+        return act(held.id, held.token if token is None else token, text)
+    first = words[0]
+    try:
+        return act(first, token, text)
+    except NotFound as error:
+        if error.fields.get("task_id") != first:
+            raise
+    if len(words) > 1 and len(first) < SHORTEST_ABBREVIATION:
+        raise _unknown(ctx, verb, first)
+    try:
+        full = ctx.board.resolve(first)
+    except NotFound:
+        raise _unknown(ctx, verb, first) from None
+    return act(full, token, text)
+
+
+def _unknown(ctx: Context, verb: str, word: str) -> NotFound:
+    """The refusal of a first word that could be an id and is none."""
     held = ctx.board.held_by(ctx.worker)
-    if len(held) == 1 and not (_could_be_id(first) and any(c.isdigit() for c in first)):
-        return on_held(held[0], ctx.text(words))
-    said = "what went wrong" if verb == "fail" else "what you did"
     if not held:
         refusal = _holds_nothing(ctx)
-        if _could_be_id(first):
-            refusal.message += f" (and no task is called {first})"
-            refusal.fields["task_id"] = first
-        raise refusal
+        refusal.message += f" (and no task is called {word})"
+        refusal.fields["task_id"] = word
+        return refusal
+    option, said = TEXTS[verb]
     hint = f"{ctx.worker.name} holds {_named(held)}: dibs {verb} {held[0].id} '{said}'"
-    raise NotFound(f"Task not found: {first}", hint=hint, task_id=first)
+    if len(held) == 1:
+        hint += f"; if {word} begins a text: dibs {verb} {option} '{said}'"
+    return NotFound(f"Task not found: {word}", hint=hint, task_id=word)
 
 
 def _could_be_id(word: str) -> bool:

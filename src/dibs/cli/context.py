@@ -47,6 +47,8 @@ class Context:
                 from dibs.guards import release_on_signals
 
                 release_on_signals()  # a lock file or folder outlives its maker, unlike a kernel's lock
+            elif not self.url and not os.environ.get("DIBS_BOARD"):
+                self._tell_of_other_board(store)
             self._board = TaskBoard(store=store, stale_timeout=stale_timeout())
         return self._board
 
@@ -65,6 +67,18 @@ class Context:
             if other is None:
                 raise
             return open_store(other, agent=self.as_name)
+
+    def _tell_of_other_board(self, taken: Store) -> None:
+        """Whoever stands in a dialect's files, below the folder of the board that goes first, may mean those files."""
+        from dibs.dialects.discover import discover
+        from dibs.places import working_directory
+
+        found = discover(working_directory())
+        if found is not None and taken.place is not None and found != discover(taken.place):
+            from dibs.cli.render import quoted, safe
+
+            other = quoted(f"{found[0]}:{found[1]}")
+            self.note(f"dibs: this is {safe(taken.url)}; the {found[0]} files here are another board: --board {other}")
 
     @property
     def handed_on(self) -> str:

@@ -1,14 +1,18 @@
-"""`dibs copy FROM TO`: a whole board into another kind of board, and exactly what did not come along."""
+"""`dibs copy FROM TO`: a whole board into another kind of board, and exactly what did not come along.
+`dibs move FROM TO`: the same between boards that hold everything, and the old one says where it went."""
 
 from __future__ import annotations
 
-from dibs import copying
-from dibs.address import keep_out_of_git, open_store
+from contextlib import closing
+
+from dibs import copying, rules
+from dibs.address import DIALECTS, keep_out_of_git, kind_of, open_store
 from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.progress import Progress
 from dibs.cli.render import cut, number, pad, quoted, safe
-from dibs.errors import DibsError, NoBoard, NotAllowed
+from dibs.errors import DibsError, NoBoard, NotAllowed, Unsupported
+from dibs.stores.sqlite import SqliteStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,35 +21,72 @@ if TYPE_CHECKING:
 
     from dibs.cli.args import Args
     from dibs.cli.context import Context
+    from dibs.model import Event
 
 SHOWN = 5
 """Ids that the text names for each thing that was left out; --json has them all."""
 
 
 def copy(ctx: Context, args: Args) -> int:
-    if ctx.url is not None:
-        raise UsageError("copy takes its two boards as words, not by --board", "dibs copy FROM TO")
+    _refuse_board_option(ctx, "copy")
     used = _used()
-    with _source(ctx, getattr(args, "from"), args.to) as source:
-        with Progress(ctx, "copying") as progress:
-            target, made = _target(ctx, source, args.to, progress)
-            with target:
-                report = copying.copy(source, target, ctx.worker, progress.tell, rehearsed=made)
+    with _source(ctx, getattr(args, "from"), args.to) as source, Progress(ctx, "copying") as progress:
+        target, made = _target(ctx, source, args.to, progress)
         with target:
-            if made:
-                keep_out_of_git(target.url)
-            if ctx.json:
-                ctx.emit({**_document(source, target, made, report), "used_here": _used()})
-            else:
-                for line in _text(source, target, made, report, ctx.width):
-                    ctx.say(line)
-                now = _used()
-                ctx.say("the source is still there, unchanged")
-                if now != target.url:
-                    ctx.say(f"  to work on the copy: export DIBS_BOARD={quoted(target.url)}")
-                if (told := _switched(used, now)) is not None:
-                    ctx.say(told)
+            report = copying.copy(source, target, ctx.worker, progress.tell, rehearsed=made)
+    from_url, to_url = source.url, target.url
+    if made:
+        keep_out_of_git(to_url)
+    if ctx.json:
+        ctx.emit({**_document(from_url, to_url, made, report), "used_here": _used()})
+        return 0
+    for line in _text("copied", from_url, to_url, made, report, ctx.width):
+        ctx.say(line)
+    now = _used()
+    ctx.say("the source is still there, unchanged")
+    if now != to_url:
+        ctx.say(f"  to work on the copy: export DIBS_BOARD={quoted(to_url)}")
+    if (told := _switched(used, now)) is not None:
+        ctx.say(told)
     return 0
+
+
+def move(ctx: Context, args: Args) -> int:
+    """Copy with everybody else locked out of the source, then mark that as moved, so that nobody works on there."""
+    _refuse_board_option(ctx, "move")
+    with _source(ctx, getattr(args, "from"), args.to) as source, Progress(ctx, "moving") as progress:
+        if not isinstance(source.store, SqliteStore) or kind_of(args.to) in DIALECTS:
+            raise Unsupported(
+                "a board is moved from SQLite, into SQLite or PostgreSQL; nothing was moved",
+                hint=f"copy it (dibs copy {quoted(source.url)} {quoted(args.to)}), then tell its workers where to go",
+            )
+        target, made = _target(ctx, source, args.to, progress)
+        report = copying.Report()
+
+        def fill() -> Event:
+            nonlocal report
+            report = copying.copy(source, target, ctx.worker, progress.tell, rehearsed=made)
+            return rules.event("moved_board", ctx.worker, None, target.url)
+
+        # The source is read through its own connection while this one keeps everybody out.
+        with target, closing(SqliteStore(source.store.path)) as store:
+            store.retire(fill)
+    if made:
+        keep_out_of_git(target.url)
+    if ctx.json:
+        ctx.emit({**_document(source.url, target.url, made, report), "moved": True})
+        return 0
+    for line in _text("moved", source.url, target.url, made, report, ctx.width):
+        ctx.say(line)
+    ctx.say("every command on the old board now names the new one; its file is kept")
+    if _used() != target.url:
+        ctx.say(f"  to go on: export DIBS_BOARD={quoted(target.url)}")
+    return 0
+
+
+def _refuse_board_option(ctx: Context, verb: str) -> None:
+    if ctx.url is not None:
+        raise UsageError(f"{verb} takes its two boards as words, not by --board", f"dibs {verb} FROM TO")
 
 
 def _used() -> str | None:
@@ -101,10 +142,10 @@ def _target(ctx: Context, source: TaskBoard, url: str, progress: Progress) -> tu
         raise
 
 
-def _document(source: TaskBoard, target: TaskBoard, made: bool, report: copying.Report) -> dict[str, Any]:
+def _document(source: str, target: str, made: bool, report: copying.Report) -> dict[str, Any]:
     return {
-        "from": source.url,
-        "to": target.url,
+        "from": source,
+        "to": target,
         "created": made,
         "tasks": report.tasks,
         "exact": report.exact,
@@ -118,10 +159,10 @@ def _document(source: TaskBoard, target: TaskBoard, made: bool, report: copying.
     }
 
 
-def _text(source: TaskBoard, target: TaskBoard, made: bool, report: copying.Report, width: int) -> Iterator[str]:
+def _text(verb: str, source: str, target: str, made: bool, report: copying.Report, width: int) -> Iterator[str]:
     new = "the new board " if made else ""
-    yield f"copied {number(report.tasks, 'task')} from {safe(source.url)}"
-    yield f"  to {new}{safe(target.url)}"
+    yield f"{verb} {number(report.tasks, 'task')} from {safe(source)}"
+    yield f"  to {new}{safe(target)}"
     if report.exact:
         told = number(report.messages, "message")
         yield f"  exactly: claims, locks, {told}, and the changelog up to {report.events:,}"

@@ -164,9 +164,9 @@ COMMANDS: tuple[Command, ...] = (
             ("--next", "", "", "flag", False, "and claim the next task in the same step"),
         ),
         ("dibs done 3f2a 'login page, with tests'", "dibs done --result 'login page' --next"),
-        "The first word is the task if it is an id on the board or the beginning of exactly one (of 3 characters "
-        "or more, when more words follow). If it is not, and you hold exactly one task, all words are the result. "
-        "To be sure, give the id, or use --result.",
+        "A first word that could be an id names the task: an id on the board, or the beginning of exactly one (of 3 "
+        "characters or more, when more words follow); else it is refused. A result without ID goes into quotes; if it "
+        "is a single word, use --result.",
     ),
     (
         "fail", "claims", "fail", "end a task as failed, with the reason",
@@ -442,6 +442,17 @@ COMMANDS: tuple[Command, ...] = (
         "nothing, and the source is not changed.",
     ),
     (
+        "move", "copying", "move", "a whole board to another place, for good",
+        (
+            ("from", "one", "the board to move: one in SQLite, as --board takes it"),
+            ("to", "one", "where to: a board in SQLite or PostgreSQL without tasks, or one that is made now"),
+        ),
+        (),
+        ("dibs move . 'postgresql://ann@db.example.com/work?board=web'", "dibs move . sqlite:/srv/boards/web.db"),
+        "Nobody can write to the old board meanwhile, and afterwards every command there says where it is now. Its "
+        "file is kept. Everything comes along: claims, locks, messages and the changelog.",
+    ),
+    (
         "boards", "boards", "boards", "the boards of a PostgreSQL database",
         (("url", "optional", "the database: postgresql://USER@HOST/DATABASE (else --board, else DIBS_BOARD)"),),
         (),
@@ -599,7 +610,7 @@ GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 FOLDED: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("boards in files", ("check", "rebuild", "pivot", "acquire", "guard", "shell-lib")),
-    ("more", ("hook", "completion", "help")),
+    ("more", ("move", "hook", "completion", "help")),
 )
 """Commands that the overview names without a word about each."""
 

@@ -70,8 +70,8 @@ def recover(ctx: Context, args: Args) -> int:
 
 def export(ctx: Context, args: Args) -> int:
     if args.file in (None, "-"):
-        for line in transfer.dump(_exportable(ctx)[0]):
-            write(sys.stdout, line + "\n")
+        for line in _kept(_exportable(ctx)[0]):
+            write(sys.stdout, line)
         return 0
     _refuse_target(ctx.board, args.file, args.force)
     board, left_out = _exportable(ctx)
@@ -85,6 +85,25 @@ def export(ctx: Context, args: Args) -> int:
         told = f"  to restore it: dibs --board {quoted(new)} import {quoted(safe(args.file))}"
         ctx.say(told if new.startswith("postgresql:") else cut(told, ctx.width))
     return 0
+
+
+def _kept(board: TaskBoard) -> Iterator[str]:
+    """The lines of an export, all read before the first is given: whoever pages through them may take hours, and the
+    board's transaction must not."""
+    from tempfile import TemporaryFile, gettempdir
+
+    with TemporaryFile("w+", encoding="ascii", newline="\n") as kept:
+        try:
+            kept.writelines(line + "\n" for line in transfer.dump(board))
+            kept.seek(0)
+        except OSError as error:
+            if isinstance(error, DibsError):
+                raise
+            raise Invalid(
+                f"cannot keep the export in {gettempdir()} until it is read: {error.strerror or error}",
+                hint="export to a file: dibs export FILE; or name a folder with more space in TMPDIR",
+            ) from error
+        yield from kept
 
 
 def _beside(url: str) -> str:

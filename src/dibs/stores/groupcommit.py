@@ -85,7 +85,7 @@ class GroupCommit:
 
     def open(self, path: str) -> None:
         if self._file < 0:
-            self._file = fs.open_lock_file(path)
+            self._file = fs.open_lock_file(path, alone=True)
 
     def close(self) -> None:
         self.close_wal()

@@ -16,6 +16,8 @@ _IS_WAITING = "status = 'pending' AND (unmet > 0 OR open_blockers > 0)"
 
 # The head of the board: the number of the newest event, and how many tasks have each status.
 HEAD = "SELECT seq, tally FROM event ORDER BY seq DESC LIMIT 1"
+# Where the board was moved to, by whom and when.
+MOVED_TO = "SELECT details, worker, time FROM event ORDER BY seq DESC LIMIT 1"
 # Where the wall clock stands against the steady one.
 ANCHOR = "SELECT boot, clock_offset FROM clock WHERE one = 1"
 SET_ANCHOR = "INSERT OR REPLACE INTO clock (one, boot, clock_offset) VALUES (1, ?, ?)"

@@ -14,6 +14,14 @@ completed, `open_blockers` the open blockers: they are kept so that readiness is
 from __future__ import annotations
 
 APPLICATION_ID = 0x64696273  # "dibs"
+MOVED_ID = 0x64696274
+"""The id of a board that was moved: where to is in its last event. Whoever had it open meets the trigger."""
+
+MOVED = f"""
+CREATE TRIGGER event_of_a_moved_board BEFORE INSERT ON event
+    BEGIN SELECT raise(ABORT, 'the board was moved'); END;
+PRAGMA application_id = {MOVED_ID}
+"""
 
 MIGRATIONS = (
     """

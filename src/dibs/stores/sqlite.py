@@ -13,7 +13,9 @@ What a crash leaves: SIGKILL anywhere loses the open transaction, nothing else; 
 power failure the WAL is valid up to the last synced commit at least.
 
 Creating: the schema is made in a temporary file which is linked to its name when it is complete, so a board exists
-whole or not at all. A file that is not a board, is damaged, or was made by a newer dibs is refused and left as it is.
+whole or not at all. Not beside the `-wal`, `-shm` or `-sync` of a board whose main file is gone: SQLite would take old
+pages into the new board. A file that is not a board, is damaged, or was made by a newer dibs is refused and left as it
+is.
 
 Threads share one connection and take turns. Before a fork every connection is closed, and both sides open their own
 when they next need one.
@@ -35,17 +37,18 @@ from dibs.errors import BoardUnusable, Invalid, NoBoard, OutcomeUnknown
 from dibs.model import COMPLETED, TaskStatus
 from dibs.stores import queries as q
 from dibs.stores.groupcommit import GroupCommit
-from dibs.stores.schema import APPLICATION_ID, MIGRATIONS
+from dibs.stores.schema import APPLICATION_ID, MIGRATIONS, MOVED, MOVED_ID
 from dibs.stores.shift import move_leases
 from dibs.stores.sql import SqlTx, contains
-from dibs.stores.sqlite_errors import BUSY_MS, foreign, translate
+from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, translate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Any
 
+    from dibs.model import Event
     from dibs.store import Quick
 
     Row = tuple[Any, ...]
@@ -129,7 +132,6 @@ class SqliteStore:
         self._turn = allocate_lock()
         self._syncs = GroupCommit(self.path, sync)
         self._connection: apsw.Connection | None = None
-        self._anchor: tuple[str, float] | None = None
         self._pid = 0
         self._gate = -1
         self._file: tuple[int, int] | None = None
@@ -147,6 +149,9 @@ class SqliteStore:
     def _create(self) -> None:
         if os.path.exists(self.path):
             return
+        left = [self.path + suffix for suffix in ("-wal", "-shm", "-sync") if os.path.lexists(self.path + suffix)]
+        if left and not os.path.exists(self.path):  # else another process has just made the board, and works in it
+            raise leftover(self.path, left)
         folder = os.path.dirname(self.path)
         try:
             os.makedirs(folder, exist_ok=True)
@@ -201,6 +206,10 @@ class SqliteStore:
             raise foreign(self.path, "is a folder")
         if not os.path.isfile(path):  # SQLite would wait for the other end of a pipe, and nothing could end that
             raise foreign(self.path, "is not a dibs board but a pipe or a device")
+        for suffix in ("-wal", "-shm", "-journal"):
+            # SQLite would wait for a pipe, and write into whatever else a hard link names.
+            if fs.is_shared(os.path.realpath(path) + suffix):
+                raise foreign(path + suffix, "is a link, a pipe or a folder, and not the board's own file")
         self._refuse_network(os.path.dirname(path))
         self._refuse_foreign()
         self._file = self._file_there()
@@ -214,7 +223,10 @@ class SqliteStore:
             cursor = connection.cursor()
             self._cursor = cursor
             connection.create_scalar_function("contains", contains, 2, deterministic=True)
-            if self._rows("PRAGMA application_id")[0][0] != APPLICATION_ID:
+            application_id = self._rows("PRAGMA application_id")[0][0]
+            if application_id == MOVED_ID:
+                raise moved(path, self._rows(q.MOVED_TO))
+            if application_id != APPLICATION_ID:
                 raise foreign(
                     self.path,
                     "is not a dibs board" if os.path.getsize(path) else "is empty: something else has half-made it",
@@ -262,7 +274,10 @@ class SqliteStore:
             raise translate(error, self.path) from error
         if not header:
             raise foreign(self.path, "is empty: something else has half-made it")
-        if header[:16] != b"SQLite format 3\0" or int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        if header[:16] != b"SQLite format 3\0" or int.from_bytes(header[68:72], "big") not in (
+            APPLICATION_ID,
+            MOVED_ID,
+        ):
             raise foreign(self.path, "is not a dibs board, or is damaged beyond recognition")
 
     def _open_side_files(self) -> None:
@@ -313,7 +328,6 @@ class SqliteStore:
                 return
             # Somebody has moved the board away, or put another in its place: whoever comes now works there, not here.
             self._shut()
-            self._anchor = None
         self._open()
 
     def _file_there(self) -> tuple[int, int] | None:
@@ -332,6 +346,17 @@ class SqliteStore:
     def read(self) -> _Read:
         return _Read(self)
 
+    def retire(self, copy: Callable[[], Event]) -> None:
+        """Let `copy` fill another board from this one while nobody else can write here, and mark this one as moved.
+
+        `copy` reads through a connection of its own, and answers with the event that says where the board is now: the
+        last one here. A crash before the commit leaves this board as it was, beside a finished or unmade copy.
+        """
+        with self.write() as tx:
+            tx.append([copy()])
+            tx.flush()
+            self._rows(MOVED)
+
     def _rows(self, sql: str, values: Row = ()) -> list[Row]:
         return self._cursor.execute(sql, values).fetchall()
 
@@ -348,7 +373,6 @@ class SqliteStore:
             if moved:
                 tx.changed = True
                 execute(q.SET_ANCHOR, moved)
-                self._anchor = None  # to be read again, once this is committed
             if shift:
                 move_leases(tx, shift)
             return tx
@@ -357,14 +381,11 @@ class SqliteStore:
             raise
 
     def _time(self) -> tuple[float, tuple[str, float] | None, float]:
-        """As `clock.read`, with the anchor kept from before: where that seems wrong, another process may have moved
-        it."""
-        reading = read_clock(self._clock, self._anchor, self._boot)
-        if reading[1] is None:
-            return reading
+        """As `clock.read`. The anchor is read in every transaction: another process may have moved it, and the leases
+        with it, and the wall clock may have come back since to where we last saw it."""
         rows = self._rows(q.ANCHOR)
-        self._anchor = (rows[0][0], rows[0][1]) if rows else None
-        return read_clock(self._clock, self._anchor, self._boot)
+        anchor = (rows[0][0], rows[0][1]) if rows else None
+        return read_clock(self._clock, anchor, self._boot)
 
     def _roll_back(self) -> None:
         try:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import apsw
 
-from dibs.errors import BoardUnusable, Busy, Duplicate
+from dibs.errors import BoardMoved, BoardUnusable, Busy, Duplicate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 BUSY_MS = 30_000
 """How long to wait for a program that locks the file without the gate (a backup, the sqlite3 shell)."""
@@ -14,6 +20,42 @@ def foreign(path: str, what: str) -> BoardUnusable:
     return BoardUnusable(
         f"{path} {what}; it was left as it is",
         hint="name another file with --board, or move this one out of the way yourself if you know what it is",
+        path=path,
+    )
+
+
+def moved(path: str, last: list[tuple[Any, ...]]) -> BoardUnusable | BoardMoved:
+    """`last` is the last event, which says where to."""
+    from shlex import quote
+
+    from dibs.times import iso
+
+    if not last or not last[0][0]:
+        return foreign(path, "was moved, and does not say where to")
+    to, worker, when = last[0]
+    return BoardMoved(
+        f"the board {path} was moved to {to} by {worker} at {iso(when)}; nothing was changed here",
+        hint=f"if you trust that address, work there: export DIBS_BOARD={quote(to)}",
+        path=path,
+        to=to,
+    )
+
+
+def leftover(path: str, left: list[str]) -> BoardUnusable:
+    from shlex import quote
+
+    *names, last = [os.path.basename(file) for file in left]
+    listed = f"{', '.join(names)} and {last}" if names else last
+    number = 1
+    while os.path.lexists(aside := f"{path}.left-{number}"):
+        number += 1
+    name = os.path.basename(path)
+    them, are = ("them", "are") if names else ("it", "is")
+    return BoardUnusable(
+        f"{path} is not there, but {listed} of an earlier board {are}; "
+        f"nothing was made, for a new board would mix with {them}",
+        hint=f"if {name} was lost by mistake, put it back beside {them}; if not, move {them} aside and try again: "
+        f"mkdir {quote(aside)} && mv {' '.join(map(quote, left))} {quote(aside)}",
         path=path,
     )
 
@@ -51,6 +93,14 @@ def translate(error: apsw.Error, path: str) -> Exception:
         return Busy(
             f"another program has kept the board {path} locked for {BUSY_MS // 1000} s: nothing was changed",
             hint="let it finish, then run the command again",
+            path=path,
+        )
+    if kind is apsw.ConstraintError and "the board was moved" in str(error):
+        from shlex import quote
+
+        return BoardMoved(
+            f"the board {path} was moved while it was open here; nothing was changed",
+            hint=f"see where it is now: dibs --board {quote(path)} list",
             path=path,
         )
     if kind is apsw.ConstraintError and "task.id" in str(error):
