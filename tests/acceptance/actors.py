@@ -45,6 +45,8 @@ class Job(NamedTuple):
     gives_back: float = 0.0
     """How often a task is released and not completed."""
     durability: str = "full"
+    gate: str = ""
+    """A file that is made when all may begin."""
 
     @property
     def folder(self) -> Path:
@@ -59,6 +61,13 @@ class Job(NamedTuple):
 
     def note(self, word: str, subject: str) -> None:
         note(Path(self.report), word, subject)
+
+
+def wait_at(gate: Path, ready: Path) -> None:
+    """An interpreter takes longer to start than a hand takes for a task: nobody begins before all can."""
+    ready.touch()
+    while not gate.exists():
+        time.sleep(0.005)
 
 
 def insist(call: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
@@ -317,4 +326,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "nursery":
         nursery()
     else:
-        ROLES[sys.argv[1]](Job(**json.loads(sys.argv[2])))
+        todo = Job(**json.loads(sys.argv[2]))
+        if todo.gate:
+            wait_at(Path(todo.gate), Path(f"{todo.report}.ready"))
+        ROLES[sys.argv[1]](todo)

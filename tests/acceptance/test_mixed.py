@@ -63,6 +63,15 @@ class Shift:
         self.seed = seed
         self.hands: list[hands.Hand] = []
         self.users: list[User] = []
+        self.gate = self.reports / "gate"
+
+    def open_gate(self) -> None:
+        """Let the users of dibs begin, once the interpreters of all have started."""
+        until = time.monotonic() + PATIENCE
+        while not all(Path(f"{user.report}.ready").exists() for user in self.users):
+            assert time.monotonic() < until, "somebody never started"
+            time.sleep(0.005)
+        self.gate.touch()
 
     def add_hands(self, *names: str, **settings: object) -> None:
         self.hands += hands.start(self.document, self.directory, names, reports=self.reports, **settings)
@@ -70,7 +79,7 @@ class Shift:
     def add_user(self, role: str, name: str, work: float) -> None:
         report = self.reports / name
         url = URLS[self.document].format(self.directory)
-        job = Job(url, name, str(report), seed=self.seed + len(self.users), work=work)
+        job = Job(url, name, str(report), seed=self.seed + len(self.users), work=work, gate=str(self.gate))
         with (self.reports / f"{name}.stderr").open("wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.acceptance.actors", role, json.dumps(job._asdict())],
@@ -130,14 +139,16 @@ def worked_together(document: str, tmp_path: Path, n_tasks: int, shifts: list[Sh
     shifts.append(shift)
     stem = "agent" if document == "spec" else "worker"
     role, command = ("implement", "implement_by_command") if document == "spec" else ("work", "command")
-    for n in range(HANDS):
-        shift.add_hands(f"{stem}-h{n}")
     for n in range(HANDS // 2):
         shift.add_user(role, f"{stem}-p{n}", work=WORK[document])
         shift.add_user(command, f"{stem}-c{n}", work=WORK[document] / 4)
     if document == "workflow":
-        shift.add_hands("integrator-h")
         shift.add_user("integrate", "integrator-p", work=0)
+    shift.open_gate()
+    for n in range(HANDS):
+        shift.add_hands(f"{stem}-h{n}")
+    if document == "workflow":
+        shift.add_hands("integrator-h")
     shift.finish(PATIENCE + n_tasks)
     took = time.monotonic() - started
 
