@@ -23,11 +23,11 @@ BEGIN;
 GRANT USAGE ON SCHEMA dibs TO :"worker";
 
 GRANT SELECT ON dibs.version, dibs.board TO :"worker";
-GRANT SELECT, INSERT ON dibs.task, dibs.front, dibs.reader, dibs.event, dibs.message TO :"worker";
+GRANT SELECT, INSERT ON dibs.task, dibs.ready_watermark, dibs.reader, dibs.event, dibs.message TO :"worker";
 -- What becomes of a task, but not what it is: its id, description, priority, paths, review and reservation stay.
 GRANT UPDATE (status, assigned_to, depends_on, result, claimed_at, completed_at, token, lease, lease_expires_at, holder,
-    steps, blockers, open_blockers, attempts, unmet, last_event, dependants, stamp) ON dibs.task TO :"worker";
-GRANT UPDATE (low) ON dibs.front TO :"worker";
+    steps, blockers, open_blockers, attempts, unmet, last_event, dependants, claim_mark) ON dibs.task TO :"worker";
+GRANT UPDATE (floor) ON dibs.ready_watermark TO :"worker";
 GRANT UPDATE (mark) ON dibs.reader TO :"worker";
 GRANT SELECT, INSERT, DELETE ON dibs.dependency, dibs.request TO :"worker";
 GRANT SELECT, INSERT, UPDATE, DELETE ON dibs.lock TO :"worker";

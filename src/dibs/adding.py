@@ -11,7 +11,7 @@ from dibs.model import COMPLETED, BoardTask, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from dibs.store import Tx
@@ -62,19 +62,18 @@ class Adding(Leases):
         key = None if request_key is None else limits.request("add", request_key)
         asked = 0 if key is None else limits.fingerprint(_asked(tasks, definitions if names else ()))
         with self._store.write() as tx:
-            if key is not None and (answer := tx.recall(key)) is not None:
-                before, ids = loads(answer)
+            if key is not None and (answer := tx.requests(key)):
+                before, ids = loads(answer[key][0])
                 if before != asked:
                     raise limits.key_was_used()
                 return list(ids)
             known_as = _known_as(tasks, definitions)
-            _give_ids(tx, tasks)
+            _give_ids(tx, tasks, self._store.new_ids)
             if names:
                 _resolve(tasks, definitions, names)
-            edges = _link(tx, tasks, {task.id: words for task, words in zip(tasks, known_as, strict=True)})
+            _check_needs(tx, tasks, {task.id: words for task, words in zip(tasks, known_as, strict=True)})
             events = [rules.add(task, who, tx.now) for task in tasks]
             tx.insert(tasks)
-            tx.link(edges)
             tx.append(events)
             ids = [task.id for task in tasks]
             self._keep_alive(tx, who)
@@ -138,10 +137,10 @@ def _known_as(tasks: Sequence[BoardTask], definitions: Sequence[Mapping[str, Any
     ]
 
 
-def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:
+def _give_ids(tx: Tx, tasks: Sequence[BoardTask], new_ids: Callable[[Sequence[BoardTask]], list[str]]) -> None:
     """Check the ids that tasks bring, and give the others random ones that the board does not have."""
     missing = [task for task in tasks if not task.id]
-    fresh = tx.new_ids(missing)
+    fresh = new_ids(missing)
     brought = [task.id for task in tasks if task.id]
     taken = set(brought)
     if len(taken) < len(brought):
@@ -163,14 +162,13 @@ def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:
             if task.id in taken or task.id in known:
                 again.append(task)
             taken.add(task.id)
-        missing, fresh = again, tx.new_ids(again)
+        missing, fresh = again, new_ids(again)
 
 
-def _link(tx: Tx, tasks: Sequence[BoardTask], known_as: Mapping[str, str]) -> list[tuple[BoardTask, BoardTask]]:
-    """The edges of new tasks; refuses unknown ids and cycles, and counts what is unmet. `known_as`: what to call the
-    new tasks in errors."""
+def _check_needs(tx: Tx, tasks: Sequence[BoardTask], known_as: Mapping[str, str]) -> None:
+    """Refuse unknown ids and cycles, and count what is unmet. `known_as`: what to call the new tasks in errors."""
     if not any(task.depends_on or task.parent for task in tasks):
-        return []
+        return
     new = {task.id: task for task in tasks}
     wanted = {need for task in tasks for need in (*task.depends_on, *([task.parent] if task.parent else ()))}
     known = tx.get(sorted(wanted - new.keys()))
@@ -188,16 +186,10 @@ def _link(tx: Tx, tasks: Sequence[BoardTask], known_as: Mapping[str, str]) -> li
                 hint="see what there is: dibs list --all",
                 task_id=task.parent,
             )
-    edges = []
     for task in tasks:
-        for need in task.depends_on:
-            other = new.get(need) or known[need]
-            edges.append((task, other))
-            if other.status is not COMPLETED:
-                task.unmet += 1
+        task.unmet += sum((new.get(need) or known[need]).status is not COMPLETED for need in task.depends_on)
     # Only new tasks can wait for new tasks, so a circle can only lie among them.
     refuse_circles(tasks, known_as)
-    return edges
 
 
 def refuse_circles(tasks: Sequence[BoardTask], known_as: Mapping[str, str] | None = None) -> None:

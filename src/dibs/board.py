@@ -83,7 +83,6 @@ class TaskBoard(Adding, Acquiring, Deciding, Talking):
     @retried
     def _begin_changelog(self) -> None:
         with self._store.write() as tx:
-            tx.freeze_edges()  # of two who make the same board at the same time, one writes this
             if tx.last_event() == 0:
                 tx.append([rules.event("work_item_created", self._actor(), None, "board created")])
 

@@ -6,7 +6,7 @@ import os
 
 from dibs import holds, limits, rules
 from dibs.core import retried
-from dibs.errors import Busy, Invalid, NotClaimable
+from dibs.errors import Busy, DibsError, Invalid, NotClaimable
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
 from dibs.nearby import Near
@@ -16,13 +16,15 @@ from dibs.worker import is_dead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeVar, overload
 
     from dibs.store import Tx
 
     T = TypeVar("T")
 
+WALK = 256
+"""Tasks that are looked at together where the best ones cannot be had."""
 RACES = 20
 """So often may workers by hand be faster before a claim says so."""
 
@@ -81,9 +83,9 @@ class Claiming(Recovering):
         refusal: list[NotClaimable | Collision] = []
 
         def once() -> list[BoardTask]:
-            if task_id is None and request_key is None and (found := self._claim_quickly(who, n or 1, lease)):
+            if task_id is None and request_key is None and (found := self._try_claim(who, n or 1, lease)):
                 return found
-            return self._claim_thoroughly(who, task_id, n or 1, lease, request_key)
+            return self._claim_by_transaction(who, task_id, n or 1, lease, request_key)
 
         def attempt() -> list[BoardTask]:
             refusal.clear()
@@ -109,40 +111,47 @@ class Claiming(Recovering):
         return taken[0] if taken else None
 
     @retried
-    def _claim_thoroughly(
+    def _claim_by_transaction(
         self, who: Worker, task_id: str | None, n: int, lease: float | None, request_key: str | None
     ) -> list[BoardTask]:
         with self._store.write() as tx:
             return self._claim(tx, who, task_id, n, lease, request_key)
 
-    def _claim_quickly(self, who: Worker, n: int, lease: float | None) -> list[BoardTask]:
-        """The common claim where the store has a short way for it, and nothing else is due with it."""
-        quick = self._store.quick
-        if quick is None or self._is_reaping_due(quick.now) or self._is_look_due(who, quick.now):
-            return []
+    def _try_claim(self, who: Worker, n: int, lease: float | None) -> list[BoardTask] | None:
+        """The plain claim where the store has a fast path for it."""
         length = rules.lease_length(who, lease, self._lease)
-        taken = quick.claim(who, rules.reserved_for(who.kind), n, length)
-        if taken is not None:
-            self._found_nothing = not taken
+        taken = self._store.try_claim(who, rules.reserved_for(who.kind), n, length)
         if taken:
             self._look_again(who, length)
-        return taken or []
+            self._catch_up(who, taken[0].claimed_at or 0.0)
+        return taken
 
-    def _complete_quickly(
+    def _try_complete(
         self, task_id: str, worker: Worker | str | None, token: int | None, result: str | None
     ) -> BoardTask | None:
-        quick = self._store.quick
-        if quick is None:
-            return None
+        """The plain completion, likewise."""
         caller, token = self._credentials(task_id, worker, token)
         holder = self._holder(task_id, caller, token)
-        if token is None or holder is None or self._is_look_due(holder, quick.now):
+        if token is None or holder is None:
             return None
         name, kind = (caller.name, caller.kind) if caller else (None, None)
-        done = quick.complete(task_id, name, kind, token, result)
+        done = self._store.try_complete(task_id, name, kind, token, result)
         if done is not None:
             self._forget(done)
+            self._catch_up(holder, done.completed_at or 0.0)
         return done
+
+    def _catch_up(self, who: Worker, now: float) -> None:
+        """After a fast path: renew and reap as any other verb does, if it is time. What was done is committed, so this
+        may come to nothing."""
+        if not (self._is_look_due(who, now) or self._is_reaping_due(now)):
+            return
+        try:
+            with self._store.write() as tx:
+                self._reap_if_due(tx, alive=who)
+                self._keep_alive(tx, who)
+        except DibsError:
+            self._forget_looks()
 
     def _unraced(self, attempt: Callable[[], T]) -> T:
         """An attempt whose choice a worker by hand took a moment before it is made again: it sees that now."""
@@ -177,54 +186,39 @@ class Claiming(Recovering):
         lease: float | None,
         request_key: str | None,
         after: Callable[[], object] = lambda: None,
-        ending: str | None = None,
     ) -> list[BoardTask]:
-        """Claim within a transaction, after something else has been done in it: the end of the task `ending`."""
+        """Claim within a transaction, after something else has been done in it."""
         key = None if request_key is None else limits.request(f"claim by {who.name} {who.session}", request_key)
-        looks = self._foresees_look(who)
-        seldom = key is not None or task_id is not None
-        reaps = seldom or self._is_reaping_soon()
-        tx.foresee(
-            name=who.name if looks else None,
-            ending=ending,
-            claiming=None if task_id else (who, rules.reserved_for(who.kind), n),
-            taking=task_id,
-            key=key,
-            reaping=reaps,
-            living=self._living,
-            is_gone=self._is_gone,
-            thorough=seldom or self._found_nothing,  # the short way was tried in vain, or was the last time
-        )
         after()
-        if key is not None and (answer := tx.recall(key)) is not None:
-            return self._claimed_before(tx, loads(answer), [task_id, n])
-        reaped = self._sweep(tx, reaps)
+        if key is not None and (answer := tx.requests(key)):
+            return self._claimed_before(tx, loads(answer[key][0]), [task_id, n])
+        reaped = self._sweep(tx)
         if task_id is not None:
             try:
                 found = self._named(tx, who, task_id, reaped)
             except NotClaimable:
-                if key is None or (answer := tx.recall(key)) is None:
+                if key is None or not (answer := tx.requests(key)):
                     raise
-                return self._claimed_before(tx, loads(answer), [task_id, n])  # the same call, made at the same time
+                return self._claimed_before(tx, loads(answer[key][0]), [task_id, n])  # made at the same time as this
             if found.status is IN_PROGRESS:  # the same session asks again for what it holds
-                self._keep_alive(tx, who, looks)
+                self._keep_alive(tx, who)
                 return [self._get(tx, task_id)]
-            taken = [self._take(tx, found, who, lease)]
+            free = [found]
         else:
-            free = self._available(tx, who, n, claiming=True, reaped=reaped)
-            taken = [self._take(tx, task, who, lease) for task in free]
-            self._found_nothing = not taken
-        if key is not None and not taken and (answer := tx.recall(key)) is not None:
-            return self._claimed_before(tx, loads(answer), [task_id, n])
+            free = self._available(tx, who, n, claim=True)
+            if not free and not reaped and self._reap(tx, alive=who):  # holders have died in the last second
+                free = self._available(tx, who, n, claim=True)
+        if key is not None and not free and (answer := tx.requests(key)):
+            return self._claimed_before(tx, loads(answer[key][0]), [task_id, n])
+        taken = [self._take(tx, task, who, token, lease) for task, token in zip(free, tx.draw(len(free)), strict=True)]
         if key is not None and taken:
             tx.remember(key, dumps([[task_id, n], [[task.id, task.token] for task in taken]]))
-        self._keep_alive(tx, who, looks)  # last: a refused claim must not count as a renewal
+        self._keep_alive(tx, who)  # last: a refused claim must not count as a renewal
         return taken
 
-    def _take(self, tx: Tx, task: BoardTask, who: Worker, lease: float | None) -> BoardTask:
+    def _take(self, tx: Tx, task: BoardTask, who: Worker, token: int, lease: float | None) -> BoardTask:
         length = rules.lease_length(who, lease, self._lease)
         self._look_again(who, length)
-        token = tx.next_token()
         locks = holds.for_task(task, who, token, tx.now, length, self._worktree()) if task.paths else []
         event = rules.claim(task, who, token, tx.now, length, locks)
         tx.save([task])
@@ -261,7 +255,7 @@ class Claiming(Recovering):
         conflicts = self._path_conflicts(tx, task, who)
         if conflicts and not reaped and self._reap(tx):
             conflicts = self._path_conflicts(tx, task, who)
-        why = rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now, self._store.met_by)
+        why = rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now, self._store.satisfied_by)
         if why:
             raise rules.refuse_claim(task, why, who)
         return task
@@ -269,59 +263,38 @@ class Claiming(Recovering):
     def _path_conflicts(self, tx: Tx, task: BoardTask, who: Worker | None) -> list[Lock]:
         if not task.paths:
             return []
-        return holds.conflicts(task.paths, False, tx.near(task.paths), who, tx.now)
+        return holds.conflicts(task.paths, False, tx.locks(task.paths), who, tx.now)
 
-    def _available(self, tx: Tx, who: Worker, n: int, claiming: bool, reaped: bool = False) -> Iterator[BoardTask]:
-        """Up to `n` tasks that `who` could claim now, best first. When claiming, each is to be taken before the next
-        is asked for. `reaped`: has this transaction looked for the dead already?"""
+    def _available(self, tx: Tx, who: Worker, n: int, claim: bool = False) -> list[BoardTask]:
+        """Up to `n` tasks that `who` could claim now, best first. `claim`: keep them from others."""
         reserved = rules.reserved_for(who.kind)
-        given = 0
-        for again in (False, True):
-            after: BoardTask | None = None
-            held: list[list[str]] = []
-            seen: set[str] = set()
-            locks: Near | None = None
-            size = n
-            while given < n and (batch := tx.ready(reserved, size, after, held, who=who)):
-                after = batch[-1]
-                for task in batch:
-                    seen.add(task.id)
-                    if rules.is_anothers(task, who):
-                        continue
-                    if task.paths:
-                        near = tx.near(task.paths) if locks is None else locks.to(task.paths)
-                        if holds.conflicts(task.paths, False, near, who, tx.now):
-                            if not tx.passes_over:
-                                locks = locks or Near(tx.locks())  # more may be in the way: fetch them once
-                            if len(held) < 16 and task.paths not in held:
-                                held.append(task.paths)  # paths that many tasks share need not be looked at again
-                            continue
-                    given += 1
-                    yield task
-                    if given == n:
-                        return
-                if len(batch) < size and not tx.passes_over:
-                    break
-                size = 256  # something was in the way: look at more at once
-            if claiming and not given and seen and self._are_at_more(tx, who, reserved, seen, held):
-                # Waiting for them while holding what we looked at would be waiting for each other. Begin anew.
-                raise Collision("others are at every task that is left", hint="try again in a moment")
-            # Nothing, or not enough: perhaps holders have died in the last second.
-            if again or not claiming or reaped or not self._reap(tx, alive=who):
-                return
-
-    def _are_at_more(
-        self, tx: Tx, who: Worker, reserved: Sequence[str], seen: set[str], held: Sequence[list[str]]
-    ) -> bool:
-        """Are others at tasks that could be had if they leave them? Then it cannot be said that there is nothing."""
-        if not tx.passes_over:
-            return False
-        more = [
-            task
-            for task in tx.ready(reserved, 256, None, held, who=who, look=True)
-            if task.id not in seen and not rules.is_anothers(task, who)
-        ]
-        return any(not self._path_conflicts(tx, task, who) for task in more)
+        size = n
+        if claim:
+            batch = tx.ready(reserved, n, claim=True)
+            paths = [path for task in batch for path in task.paths]
+            near = Near(tx.locks(paths)) if paths else None
+            free = [task for task in batch if _is_free(task, who, near, tx.now)]
+            if len(free) == n:
+                return free
+            size = WALK  # something is in the way, or others are at some of them: look at more at once
+        free = []
+        after: BoardTask | None = None
+        held: list[list[str]] = []
+        locks: Near | None = None
+        while batch := tx.ready(reserved, size, after, held):
+            if locks is None and any(task.paths for task in batch):
+                locks = Near(tx.locks(["**"]))
+            for task in batch:
+                if _is_free(task, who, locks, tx.now):
+                    free.append(task)
+                    if len(free) == n:
+                        return free
+                elif task.paths and len(held) < 16 and task.paths not in held:
+                    held.append(task.paths)  # paths that many tasks share need not be looked at again
+            if len(batch) < size:
+                break
+            after, size = batch[-1], WALK
+        return free
 
     # -- ending a claim
 
@@ -340,10 +313,6 @@ class Claiming(Recovering):
         given = token
         caller, token = self._credentials(task_id, worker, token)
         with self._store.write() as tx:
-            looks = self._foresees_look(self._holder(task_id, caller, token))
-            tx.foresee(
-                ending=task_id, name=caller.name if caller and looks else None, holders=bool(looks and not caller)
-            )
             task = self._get(tx, task_id)
             token = self._remembered(task, given, token)
             if rules.is_repeat(task, ended, caller, token):
@@ -355,7 +324,7 @@ class Claiming(Recovering):
                 rules.require_claim(task, caller, token, tx.now, verb)
             who = caller or task.holder or self._actor()
             self._end(tx, task, change(tx, task, who))
-            self._keep_alive(tx, who, looks)
+            self._keep_alive(tx, who)
         # Not before the commit, and only by the claim's own verb: the token is what a late writer is known by.
         self._forget(task)
         return task
@@ -366,7 +335,7 @@ class Claiming(Recovering):
         """Mark a claimed task as completed (or submit it for review, if it asks for that)."""
         limits.optional_text(result, "result")
 
-        if (done := self._complete_quickly(task_id, worker, token, result)) is not None:
+        if (done := self._try_complete(task_id, worker, token, result)) is not None:
             return done
 
         def change(tx: Tx, task: BoardTask, who: Worker) -> Event:
@@ -382,10 +351,13 @@ class Claiming(Recovering):
             return None
         limits.optional_text(result, "result")
         who = task.holder
+        if (fast := self._try_complete(task.id, who, task.token, result)) is not None:
+            task._adopt(fast)
+            return self._claim_next(who)
         done: list[BoardTask] = []
 
         def end() -> None:
-            now = tx.again(task) or self._get(tx, task.id)
+            now = self._get(tx, task.id)
             done.append(now)
             if not rules.is_repeat(now, (COMPLETED, REVIEW), who, task.token):
                 rules.require_claim(now, who, task.token, tx.now, "complete")
@@ -393,7 +365,7 @@ class Claiming(Recovering):
 
         try:
             with self._store.write() as tx:
-                taken = self._claim(tx, who, None, 1, None, None, end, task.id)
+                taken = self._claim(tx, who, None, 1, None, None, end)
         except (Collision, NotClaimable):
             self._forget_looks()
             task._adopt(self.complete(task.id, result, worker=who, token=task.token))
@@ -458,3 +430,10 @@ class Claiming(Recovering):
             if task.holder is not None:
                 self._keep_alive(tx, task.holder)
         return task
+
+
+def _is_free(task: BoardTask, who: Worker, locks: Near | None, now: float) -> bool:
+    """Could this ready task be given to `who`, as far as other names and these locks are concerned?"""
+    if rules.is_anothers(task, who):
+        return False
+    return not task.paths or locks is None or not holds.conflicts(task.paths, False, locks.to(task.paths), who, now)

@@ -17,7 +17,7 @@ import os
 
 from dibs import limits, rules, transfer
 from dibs.errors import BoardUnusable, DependencyCycle, Invalid, Unsupported
-from dibs.ids import random_id
+from dibs.ids import random_ids
 from dibs.model import (
     CANCELLED,
     COMPLETED,
@@ -198,10 +198,10 @@ def _settle_edges(tasks: Sequence[BoardTask], report: Report) -> None:
         raise
 
 
-def _count_unmet(tasks: Sequence[BoardTask], met_by: Sequence[str]) -> None:
+def _count_unmet(tasks: Sequence[BoardTask], satisfied_by: Sequence[str]) -> None:
     by_id = {task.id: task for task in tasks}
     for task in tasks:
-        task.unmet = sum(need not in by_id or by_id[need].status not in met_by for need in task.depends_on)
+        task.unmet = sum(need not in by_id or by_id[need].status not in satisfied_by for need in task.depends_on)
 
 
 def _require_empty(tx: Tx) -> None:
@@ -247,10 +247,8 @@ def _into_files(target: TaskBoard, tasks: Sequence[BoardTask], who: Worker, orig
             if task.token is not None and task.claimed_at is not None:
                 task.token = max(round(task.claimed_at * 1_000_000), store.top_token + 1)
                 store.top_token = task.token
-        _count_unmet(kept, store.met_by)
-        by_id = {task.id: task for task in kept}
+        _count_unmet(kept, store.satisfied_by)
         tx.insert(kept)
-        tx.link([(task, by_id[need]) for task in kept for need in task.depends_on if need in by_id])
         tx.append([rules.event("copied_board", who, None, f"{len(kept)} tasks from {origin}")])
     store._forget()
     with store.read() as tx:
@@ -377,7 +375,7 @@ def _compare(task: BoardTask, found: BoardTask, refused: Mapping[str, set[str]],
 def _into_rows(target: TaskBoard, picture: Picture, who: Worker, origin: str, report: Report) -> None:
     """Rows, and a history that gives them: each task as it was added, and how it stood when it was copied."""
     tasks = picture.tasks
-    _rename(tasks, _is_id, lambda strange: [random_id() for _ in strange], report)
+    _rename(tasks, _is_id, lambda strange: random_ids(len(strange)), report)
     for task in tasks:
         _tidy(task, report)
     _count_unmet(tasks, (COMPLETED,))

@@ -57,11 +57,6 @@ class Core:
         """The claims that this board handed out: by task, the token and the holder."""
         self._renewed: dict[tuple[str, str | None], tuple[float, float]] = {}
         self._reaped = float("-inf")
-        self._found_nothing = False
-        self._alive: dict[str, Worker] = {}
-        """Holders on this machine that were alive when it was last looked, by their record."""
-        self._seeing = 0.0
-        """Seconds that it took to see that."""
         self._environment: Worker | None = None
         self._known_ground: Ground | None = None
         self._default = self._who(worker)

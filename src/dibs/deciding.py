@@ -27,7 +27,6 @@ class Deciding(Leases):
         limits.task_id(task_id)
         who = self._actor(worker)
         with self._store.write() as tx:
-            tx.foresee(ending=task_id)
             task = self._get(tx, task_id)
             self._end(tx, task, change(tx, task, who))
             self._keep_alive(tx, who)
@@ -84,7 +83,6 @@ class Deciding(Leases):
         wanted = [limits.task_id(need) for need in limits.texts(needs, "needs")]
         who = self._actor(worker)
         with self._store.write() as tx:
-            tx.freeze_edges()
             task = self._get(tx, task_id)
             new = [need for need in wanted if need not in task.depends_on]
             known = tx.get(new)
@@ -95,7 +93,6 @@ class Deciding(Leases):
             if new:
                 event = rules.depend(task, who, list(known.values()))
                 tx.save([task])
-                tx.link([(task, other) for other in known.values()])
                 tx.append([event])
             self._keep_alive(tx, who)
         return task
@@ -105,7 +102,6 @@ class Deciding(Leases):
         """Drop dependencies of a task."""
         who = self._actor(worker)
         with self._store.write() as tx:
-            tx.freeze_edges()
             task = self._get(tx, task_id)
             dropped = [limits.task_id(need) for need in limits.texts(needs, "needs")]
             for need in dropped:
@@ -118,7 +114,6 @@ class Deciding(Leases):
             if dropped:
                 event = rules.undepend(task, who, dropped, others)
                 tx.save([task])
-                tx.unlink([(task, other) for other in others.values()])
                 tx.append([event])
             self._keep_alive(tx, who)
         return task

@@ -5,6 +5,6 @@ from __future__ import annotations
 import os
 
 
-def random_id() -> str:
+def random_ids(number: int) -> list[str]:
     """Document 004's kind: eight hexadecimal digits."""
-    return os.urandom(4).hex()
+    return [os.urandom(4).hex() for _ in range(number)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from dibs import holds, jsontext, rules
+from dibs import holds, rules
 from dibs.core import Core, retried
 from dibs.errors import Invalid
 from dibs.model import COMPLETED, IN_PROGRESS, BoardTask, Event, Lock, Worker
@@ -43,65 +43,41 @@ REMEMBERED = 1000
 
 
 class Leases(Core):
-    def _sweep(self, tx: Tx, may_reap: bool) -> bool:
+    def _sweep(self, tx: Tx) -> bool:
         """Give back what has expired, and, now and then, what dead processes held; was it looked for those?"""
         due = rules.oldest_lease_first(tx.due(SWEEP))
         if due:
             self._give_back(tx, due, "its lease ran out")
-        if not may_reap or not self._is_reaping_due(tx.now):
+        return self._reap_if_due(tx)
+
+    def _reap_if_due(self, tx: Tx, alive: Worker | None = None) -> bool:
+        if not self._is_reaping_due(tx.now):
             return False
-        self._reap(tx)
+        self._reap(tx, alive)
         return True
-
-    def _living(self) -> tuple[str, list[str]]:
-        """What the record of a holder contains whose death could be proved here, and the records of those that are
-        known to be alive now."""
-        began, here = time.monotonic(), boot()
-        self._alive = {text: holder for text, holder in self._alive.items() if not is_dead(holder, here)}
-        self._seeing = time.monotonic() - began
-        return jsontext.dumps(here), list(self._alive)
-
-    def _is_gone(self, holder: Worker) -> bool:
-        """Is a holder's process provably dead? If not, and it is one of here, it is known to be alive for now."""
-        here = boot()
-        dead = is_dead(holder, here)
-        if holder.boot == here and not dead:
-            self._alive[holder.text] = holder
-        return dead
 
     def _is_reaping_due(self, now: float) -> bool:
         return now - self._reaped >= REAP_EVERY or now < self._reaped - REAP_EVERY * 60
 
-    def _is_reaping_soon(self) -> bool:
-        """Whether to `foresee` it in any case. Not at every claim: where the dead rows of a database pile up, it reads
-        all of those, too."""
-        quick = self._store.quick
-        return quick is None or self._is_reaping_due(quick.now)
-
     def _reap(self, tx: Tx, alive: Worker | None = None) -> list[BoardTask | Lock]:
         """Give back the claims and locks whose holder's process is provably dead, and the locks that have run out.
         `alive` is being given tasks right now, so nothing is taken from it."""
-        known: dict[str, bool] = {}
-
-        def is_gone(holder: Worker) -> bool:
-            if holder.text not in known:
-                known[holder.text] = holder != alive and self._is_gone(holder)
-            return known[holder.text]
-
-        looked, locks, seconds = tx.left_behind(is_gone, self._living)
-        seconds += self._seeing
+        began, here = time.monotonic(), boot()
+        gone = {holder.text: holder for holder in tx.holders() if holder != alive and is_dead(holder, here)}
         # Where looking is slow, look less often: it is to take a fiftieth of the time.
-        self._reaped = tx.now + min(max(0.0, 50 * seconds - REAP_EVERY), REAP_SELDOM)
-        tasks = [
-            task
-            for task in tx.get([task.id for task in looked[:SWEEP]]).values()
-            if task.status is IN_PROGRESS and task.holder and is_gone(task.holder)
-        ]
+        slow = 50 * (time.monotonic() - began)
+        self._reaped = tx.now + min(max(0.0, slow - REAP_EVERY), REAP_SELDOM)
+        names = sorted({holder.name for holder in gone.values()})
+        tasks = [t for name in names for t in tx.in_progress(name) if t.holder and t.holder.text in gone]
+        tasks = rules.oldest_lease_first(tasks)[:SWEEP]
+        locks = [lock for name in names for lock in tx.locks(name=name) if lock.holder.text in gone]
+        locks += [lock for lock in tx.locks(expired=True) if lock.holder.text not in gone]
         self._give_back(tx, tasks, "the holder's process has died")
         # The locks of those tasks went with them.
-        locks = [lock for lock in tx.still(locks[:SWEEP]) if lock.expires_at <= tx.now or is_gone(lock.holder)]
-        self._drop(tx, locks, rules.SYSTEM, "expired, or the holder's process has died")
-        return [*tasks, *locks]
+        given_back = {task.id for task in tasks}
+        loose = sorted((lock for lock in locks if lock.task_id not in given_back), key=lambda x: (x.pattern, x.token))
+        self._drop(tx, loose[:SWEEP], rules.SYSTEM, "expired, or the holder's process has died")
+        return [*tasks, *loose[:SWEEP]]
 
     def _give_back(
         self,
@@ -128,45 +104,24 @@ class Leases(Core):
         tx.append([event])
         if task.status is IN_PROGRESS:
             return
-        if task.paths:
-            tx.drop_locks(tx.own_locks(task))
+        if task.token is not None:
+            tx.drop_locks([(pattern, task.token) for pattern in task.paths])
         if task.status is COMPLETED and event.data and event.data["set"].get("status") == COMPLETED:
-            waiting = tx.dependants([task])
-            for other in waiting:
-                other.unmet -= 1
-            if waiting:
-                tx.save(waiting)
+            tx.satisfy(task)
 
-    def _keep_alive(self, tx: Tx, who: Worker, due: bool | None = None) -> None:
-        """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease, or
-        when it was foreseen that this is `due`."""
-        if not (self._is_look_due(who, tx.now) if due is None else due):
+    def _keep_alive(self, tx: Tx, who: Worker) -> None:
+        """Any verb of a worker renews what it holds. It looks what that is every twentieth of its shortest lease."""
+        if not self._is_look_due(who, tx.now):
             return
         tasks = [t for t in tx.in_progress(who.name) if _is_held(t.holder, who, t.lease_expires_at, tx.now)]
         locks = [lock for lock in tx.locks(name=who.name) if _is_held(lock.holder, who, lock.expires_at, tx.now)]
         self._looked(who, tx.now, 60.0)
         for lease in [task.lease for task in tasks] + [lock.lease for lock in locks]:
             self._look_again(who, lease or 60.0)
-        ids = [task.id for task in tasks if (task.lease_expires_at or 0) - tx.now < FRESH * (task.lease or 0)]
-        found = tx.get(ids) if ids else {}
-        stale = tx.still([
-            lock
-            for lock in locks
-            if lock.task_id in found or (lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease)
-        ])  # fmt: skip
-        # Only now is it certain what is held: with the tasks' rows, their locks, and the time at which we have both.
-        old = [
-            task
-            for task in found.values()
-            if task.status is IN_PROGRESS and _is_held(task.holder, who, task.lease_expires_at, tx.now)
-        ]
+        old = [task for task in tasks if (task.lease_expires_at or 0) - tx.now < FRESH * (task.lease or 0)]
         renewed = {task.id for task in old}
-        stale = [
-            lock
-            for lock in stale
-            if _is_held(lock.holder, who, lock.expires_at, tx.now) and (lock.task_id is None or lock.task_id in renewed)
-        ]
-        loose = [lock for lock in stale if lock.task_id is None]
+        loose = [lock for lock in locks if lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease]
+        stale = [lock for lock in locks if lock.task_id in renewed] + loose
         events = [rules.renew(task, tx.now, None) for task in old]
         holds.renew(stale, tx.now)
         if loose:
@@ -216,14 +171,6 @@ class Leases(Core):
         looked, often = self._renewed.get((who.name, who.session), (float("-inf"), 60.0))
         return not 0 <= now - looked < often
 
-    def _foresees_look(self, who: Worker | None) -> bool | None:
-        """Is it time to look what a worker holds? Surely for one that is not known (None). Where the store knows about
-        what time it is, that is decided now. None: it is to be seen when it is known."""
-        quick = self._store.quick
-        if quick is None:
-            return None
-        return who is None or self._is_look_due(who, quick.now)
-
     @retried
     def _heartbeat(self, who: Worker) -> None:
         if self._is_look_due(who, self.now()):
@@ -245,7 +192,7 @@ class Leases(Core):
         return [lock for lock in tx.locks(task.paths) if lock.task_id == task.id] if task.paths else []
 
     def _renew(self, tx: Tx, task: BoardTask, locks: list[Lock], lease: float | None = None) -> None:
-        """Start a lease anew. The caller has looked at the claim after it fetched the locks."""
+        """Start a lease anew."""
         event = rules.renew(task, tx.now, lease)
         if task.holder is not None:
             self._look_again(task.holder, task.lease or 60.0)
@@ -257,7 +204,7 @@ class Leases(Core):
 
     def _drop(self, tx: Tx, locks: Sequence[Lock], who: Worker, why: str | None = None) -> None:
         if locks:
-            tx.drop_locks(locks)
+            tx.drop_locks([(lock.pattern, lock.token) for lock in locks])
             tx.append([holds.dropped(locks, who, why)])
 
 

@@ -50,7 +50,7 @@ class Locking(Leases):
                 self._drop(tx, holds.run_out(asked, held, tx.now), rules.SYSTEM, "expired")
                 if against:
                     raise holds.busy(against, tx.now)
-                granted, event = holds.take(patterns, shared, held, who, tx.next_token(), tx.now, length, tree)
+                granted, event = holds.take(patterns, shared, held, who, tx.draw(1)[0], tx.now, length, tree)
                 tx.save_locks(granted)
                 tx.append([event])
                 self._look_again(who, length)
@@ -98,7 +98,6 @@ class Locking(Leases):
                             f"{lock.pattern} is locked together with task {lock.task_id}",
                             hint=f"it goes with the task: dibs done {lock.task_id}, or dibs release {lock.task_id}",
                         )
-            gone = tx.still(gone)
             self._drop(tx, gone, who)
             self._keep_alive(tx, who)
         return gone

@@ -90,7 +90,7 @@ class Looking(Claiming):
         """What this worker (or an agent, if none is named) could claim now, in the order in which it would get it."""
         who = self._who(worker) or Worker("anyone")
         with self._store.read() as tx:
-            return list(self._available(tx, who, limit, claiming=False))
+            return self._available(tx, who, limit)
 
     def reasons(self, task_id: str, worker: Worker | str | None = None) -> list[rules.Reason]:
         """Why this worker (or anyone) cannot claim the task now; empty when it can."""
@@ -98,7 +98,7 @@ class Looking(Claiming):
             task = self._get(tx, task_id)
             who = self._who(worker)
             conflicts = self._path_conflicts(tx, task, who)
-            return rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now, self._store.met_by)
+            return rules.reasons(task, tx.get(task.depends_on), conflicts, who, tx.now, self._store.satisfied_by)
 
     def kept_by_files(self, tasks: Sequence[BoardTask], worker: Worker | str | None = None) -> set[str]:
         """The ids of those tasks that wait for nothing but files which somebody else holds."""

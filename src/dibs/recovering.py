@@ -25,22 +25,17 @@ class Recovering(Leases):
                 return task.holder is not None and (worker is None or _is_part_of(task.holder, worker))
 
             # Only those: other sessions of that name are at work on theirs.
-            looked = [task.id for task in tx.in_progress(name) if is_its(task)]
-            tasks = [
-                t
-                for t in tx.get(looked).values()
-                if t.status is IN_PROGRESS and t.holder and t.holder.name == name and is_its(t)
-            ]
+            tasks = [task for task in tx.in_progress(name) if is_its(task)]
             self._give_back(
                 tx, tasks, note or f"all tasks of {name} released", self._actor(worker), "released_activity"
             )
-            # The locks of tasks go with these. A look may show those of a task that was claimed after these were read.
+            # The locks of tasks go with these.
             locks = [
                 lock
                 for lock in tx.locks(name=name)
                 if lock.task_id is None and (worker is None or _is_part_of(lock.holder, worker))
             ]
-            self._drop(tx, tx.still(locks), self._actor(worker), note)
+            self._drop(tx, locks, self._actor(worker), note)
         return [task.id for task in tasks]
 
     def recover(self, *, name: str | None = None, task_id: str | None = None, everyone: bool = False) -> list[str]:
@@ -98,7 +93,8 @@ class Recovering(Leases):
         for lock in locks:
             try:
                 with self._store.write() as tx:
-                    left = [x for x in tx.still([lock]) if not is_alive(x.holder)]
+                    still = [x for x in tx.locks([lock.pattern]) if (x.pattern, x.token) == (lock.pattern, lock.token)]
+                    left = [x for x in still if not is_alive(x.holder)]
                     self._drop(tx, left, self._actor(), "recovered: nobody is left who holds it")
             except Busy:
                 pass

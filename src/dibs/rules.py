@@ -247,7 +247,7 @@ def reasons(
     conflicts: Sequence[Lock],
     worker: Worker | None,
     now: float,
-    met_by: Sequence[str] = (COMPLETED,),
+    satisfied_by: Sequence[str] = (COMPLETED,),
 ) -> list[Reason]:
     """Everything that keeps `worker` (or anyone) from claiming the task now; empty when nothing does."""
     found: list[Reason] = []
@@ -266,7 +266,7 @@ def reasons(
             text = f"waits for {need}, which is not on the board; to drop the edge: dibs dep {task.id} --drop {need}"
             found.append(Reason("dependency", text, need))
             continue
-        if other.status in met_by:
+        if other.status in satisfied_by:
             continue
         text = f"waits for {need} ({spoken(other.status)})"
         if other.status in (FAILED, CANCELLED):
@@ -352,11 +352,15 @@ def could_be_released(task: BoardTask, token: int | None) -> bool:
 
 def was_released(history: Sequence[Event]) -> bool:
     """Did its holder, or a person, give the last claim back? One that was swept is lost."""
-    ends = [event for event in history if event.action in _CLAIM_ENDS]
+    ends = [event for event in history if event.action in _CLAIM_ENDS or _blocks_a_claim(event)]
     return bool(ends) and ends[-1].action != "recovered_activity" and ends[-1].worker != SYSTEM.name
 
 
 _CLAIM_ENDS = ("released_activity", "recovered_activity", "failed_activity")
+
+
+def _blocks_a_claim(event: Event) -> bool:
+    return event.action == "blocked" and (event.data is None or "status" in event.data.get("set", {}))
 
 
 def is_repeat(task: BoardTask, ended: Sequence[str], caller: Worker | None, token: int | None) -> bool:

@@ -42,15 +42,16 @@ class Talking(Leases):
         asked = 0 if key is None else limits.fingerprint([content, to])
         with self._store.write() as tx:
             message = Message(who.name, content, to)
-            if key is not None and (answer := tx.recall(key)) is not None:
-                before, message.time, message.seq = loads(answer)
+            if key is not None and (answer := tx.requests(key)):
+                before, message.time, message.seq = loads(answer[key][0])
                 if before != asked:
                     raise limits.key_was_used()
                 return message
             event = rules.event("sent_message", who, None, content, to=to)
+            tx.draw(1)
             tx.append([event])
             message.seq, message.time = event.seq, event.time
-            tx.post([message])
+            tx.post(message)
             if key is not None:
                 tx.remember(key, dumps([asked, message.time, message.seq]))
             self._keep_alive(tx, who)
@@ -88,7 +89,7 @@ class Talking(Leases):
         if messages:
             with self._store.write() as tx:
                 reader = _reader(who)
-                tx.set_mark(reader, min(tx.mark(reader), messages[0].seq - 1))
+                tx.set_mark(reader, min(tx.marks(reader).get(reader, 0), messages[0].seq - 1))
 
     def messages(self, limit: int = FOR_NEWCOMERS) -> list[Message]:
         """The newest messages, whoever they were for."""
@@ -113,7 +114,7 @@ class Talking(Leases):
         while True:
             mark = self._store.mark_change()
             while True:
-                bound = self._store.settled()
+                bound = self._store.stable_seq()
                 with self._store.read() as tx:
                     batch = tx.events(after, 500, task_id)
                 if bound is not None:
@@ -136,7 +137,7 @@ def _reader(who: Worker) -> str:
 
 def _unread(tx: Tx, name: str, reader: str, limit: int) -> list[Message]:
     """What comes next for a reader; a newcomer begins with the newest, everybody else goes on where it stopped."""
-    mark = tx.mark(reader)
+    mark = tx.marks(reader).get(reader, 0)
     return tx.messages(name, mark, limit, newest=mark == 0)
 
 

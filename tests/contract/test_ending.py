@@ -323,3 +323,11 @@ def test_release_agent_tasks_of_a_process_leaves_another_process_of_its_session_
     assert [lock.pattern for lock in board.locks()] == ["a.py"]
     assert sorted(board.release_agent_tasks(one)) == ["t0"]
     assert board.locks() == []
+
+
+def test_releasing_a_claim_that_was_ended_by_a_blocker_changes_nothing_more(board: TaskBoard) -> None:
+    board.add("x", id="t1")
+    task = take(board)
+    board.block("t1", "the server is away", worker=ANN)
+    assert board.release("t1", worker=ANN, token=task.token).status is TaskStatus.PENDING
+    assert actions(board, "t1")[-1] == "blocked"

@@ -352,7 +352,7 @@ def test_a_sync_that_fails_while_another_thread_is_inside_a_transaction_disturbs
         assert [type(error) for error in caught] == [OutcomeUnknown]
         board.add("third", id="third")
         with board._store.read() as tx:
-            assert tx.mark("second") == 2
+            assert tx.marks("second") == {"second": 2}
         assert [task["id"] for task in board.status()] == ["first", "third"]
     assert_whole(url).close()
 

@@ -14,7 +14,8 @@ from dibs import TaskBoard
 from dibs.mcp.seat import Call, Seat
 from dibs.mcp.tools import answer
 from dibs.model import Worker
-from dibs.stores.postgres.links import Link, Links
+from dibs.stores.postgres.connections import Connections
+from dibs.stores.postgres.round_trips import Connection
 from tests.cli.shell import PATIENCE, Shell
 from tests.postgres.server import Server
 from tests.processes.harness import wait_until
@@ -94,18 +95,18 @@ def test_a_run_outlasts_a_restart_of_the_server(own_server: Server, url: str, tm
 def test_a_tool_tries_a_server_that_is_away_once_and_says_what_becomes_of_the_claims(
     own_server: Server, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 0.5)  # it is 20 s
+    monkeypatch.setattr("dibs.stores.postgres.connections.PATIENCE", 0.5)  # it is 20 s
     failed: list[Exception] = []
-    connect = Links._connect
+    connect = Connections._connect
 
-    def counted(links: Links, patient: bool = True) -> Link:
+    def counted(links: Connections, patient: bool = True) -> Connection:
         try:
             return connect(links, patient)
         except Exception as error:
             failed.append(error)
             raise
 
-    monkeypatch.setattr(Links, "_connect", counted)
+    monkeypatch.setattr(Connections, "_connect", counted)
     seat = Seat(lambda: TaskBoard.open(url), Worker("ann"))
     with Call(seat) as call:
         assert answer(call, "claim_task", {})[0]["claimed"]

@@ -227,7 +227,7 @@ def hasty(
 ) -> Iterator[tuple[TaskBoard, float]]:
     """The board through the proxy, with all waiting cut short, or as it is; and for how long it may stop others."""
     if request.param:
-        monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 2.0)
+        monkeypatch.setattr("dibs.stores.postgres.connections.PATIENCE", 2.0)
         monkeypatch.setattr("dibs.stores.postgres.trips.QUIET", "1s")
         monkeypatch.setattr("dibs.stores.postgres.trips.SILENCE", "1s")
     with TaskBoard.open(proxy.url + HASTE * request.param, worker=ME) as board:
@@ -414,7 +414,7 @@ def test_a_commit_whose_answer_never_arrives_is_found_out_or_said_to_be_unknown(
     trial: Trial, name: str, again: str, times: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut at the answer to the commit, and so many times when the client would ask about it, or connect to ask."""
-    monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 0.5)
+    monkeypatch.setattr("dibs.stores.postgres.connections.PATIENCE", 0.5)
     verb = VERBS[name]
     for _ in range(2):
         trial.verb(verb, Fault("client", 10**6))

@@ -262,15 +262,15 @@ class Slow:
     def __init__(self, source: str, target: str, stop_at: int) -> None:
         program = f"""
 import sys, time
-from dibs.stores.postgres.links import Link
-copy = Link.copy
+from dibs.stores.postgres.round_trips import Connection
+copy = Connection.copy
 def held(rows):
     for number, row in enumerate(rows):
         if number == {stop_at}:
             print("there", flush=True)
             time.sleep(600)
         yield row
-Link.copy = lambda self, table, columns, rows: copy(self, table, columns, held(rows))
+Connection.copy = lambda self, table, columns, rows: copy(self, table, columns, held(rows))
 from dibs.cli import main
 sys.exit(main(["copy", {source!r}, {target!r}]))
 """

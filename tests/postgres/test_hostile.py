@@ -207,7 +207,7 @@ def test_a_claim_that_is_made_is_answered_whatever_becomes_of_the_fronts(
     board.add_many([{"description": "t"}] * 450)
     for _ in range(3):
         board.claim(ANN, n=140)
-    links = board.store.links  # type: ignore[attr-defined]
+    links = board.store.connections  # type: ignore[attr-defined]
     monkeypatch.setattr(links, "take_idle", lambda: None)
     assert board.claim(ANN) is not None
 
@@ -232,7 +232,7 @@ def test_a_connection_that_was_ended_while_idle_costs_nothing(server: Server, op
     looks: list[Callable[[], Any]] = [board.counts, board.status, lambda: board.ready(ANN), lambda: board.get("T")]
     for look in (*looks, board.locks):
         before = look()
-        for link in board.store.links._idle:  # type: ignore[attr-defined]
+        for link in board.store.connections._idle:  # type: ignore[attr-defined]
             server.execute(f"SELECT pg_terminate_backend({link.pid})")
         time.sleep(0.1)
         assert look() == before

@@ -15,7 +15,8 @@ from dibs import Busy, TaskBoard, Worker
 from dibs.cli.audit import disagreements
 from dibs.stores.postgres import links as links_module
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.links import Link, Links
+from dibs.stores.postgres.connections import Connections
+from dibs.stores.postgres.round_trips import Connection
 from tests.postgres.server import Server
 
 
@@ -32,9 +33,9 @@ def test_releasing_a_worker_does_not_take_the_locks_of_what_it_has_just_claimed(
     """The tasks and the locks of a name are read by two statements; a claim may be committed between them."""
     with TaskBoard.open(url, worker="cleaner") as cleaner, TaskBoard.open(url) as other:
         other.add("edit", id="T", paths=["src/a.py"])
-        whole = Link.trip
+        whole = Connection.trip
 
-        def split(link: Link, statements: Any) -> Any:
+        def split(link: Connection, statements: Any) -> Any:
             at = next((n for n, (sql, _) in enumerate(statements) if sql == q.LOCKS_BY), None)
             if not at or monkeypatched:
                 return whole(link, statements)
@@ -44,7 +45,7 @@ def test_releasing_a_worker_does_not_take_the_locks_of_what_it_has_just_claimed(
             return first + whole(link, statements[at:])
 
         monkeypatched: list[bool] = []
-        monkeypatch.setattr(Link, "trip", split)
+        monkeypatch.setattr(Connection, "trip", split)
         assert cleaner.release_agent_tasks("agent") == []
         assert monkeypatched
         assert [lock.pattern for lock in other.locks()] == ["src/a.py"]
@@ -71,9 +72,9 @@ def test_one_request_key_at_the_same_time_has_one_answer(
 ) -> None:
     with TaskBoard.open(url) as one, TaskBoard.open(url) as two:
         one.add("edit", id="T")
-        commit = Link.commit
+        commit = Connection.commit
 
-        def late(link: Link, *rest: Any) -> Any:
+        def late(link: Connection, *rest: Any) -> Any:
             time.sleep(0.5)
             return commit(link, *rest)
 
@@ -84,7 +85,7 @@ def test_one_request_key_at_the_same_time_has_one_answer(
             task = board.claim(worker, task_id, request_key="k")
             answers[name] = None if task is None else (task.id, task.token)
 
-        monkeypatch.setattr(Link, "commit", late)
+        monkeypatch.setattr(Connection, "commit", late)
         threads = [threading.Thread(target=ask, args=args) for args in (("one", one), ("two", two))]
         threads[0].start()
         time.sleep(0.2)
@@ -139,7 +140,7 @@ def test_behind_a_pooler_nothing_is_prepared(url: str, monkeypatch: pytest.Monke
             board.add(f"task {number}")
         for _ in range(8):
             assert board.claim("w") is not None
-        names = [link.connection._prepared._names for link in board.store.links._idle]  # type: ignore[attr-defined]
+        names = [link.raw._prepared._names for link in board.store.connections._idle]  # type: ignore[attr-defined]
         assert names
         assert not any(names)
 
@@ -157,27 +158,27 @@ def test_a_refusal_is_told_also_where_the_driver_cannot_leave_its_pipeline(
         except psycopg.Error:
             raise psycopg.OperationalError("cannot exit pipeline mode while busy")  # noqa: B904
 
-    links = Links(server.url(), "it")
+    links = Connections(server.url(), "it")
     link = links.take()
     with monkeypatch.context() as patched:
         patched.setattr(psycopg.Connection, "pipeline", stumbling)
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             link.trip([("SELECT 1", ())])
-    assert link.connection.closed
+    assert link.raw.closed
     links.drop(link)
 
 
 def test_connections_of_a_busy_moment_are_not_kept_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty threads at once, once, and the server would lack thirty connections for as long as the process lives."""
-    links = Links(server.url(), "x")
+    links = Connections(server.url(), "x")
     burst = [links.take() for _ in range(3)]
     for each in burst:
         links.give(each)
-    assert len(links._idle) == 3
+    assert len(connections._idle) == 3
     monkeypatch.setattr(links_module, "UNUSED", 0.0)
     for _ in range(5):
         used = links.take()
         links.give(used)
-    assert links._idle == [used]
+    assert connections._idle == [used]
     assert [each.connection.closed for each in burst] == [each is not used for each in burst]
     links.close()

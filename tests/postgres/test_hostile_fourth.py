@@ -15,7 +15,7 @@ import pytest
 
 from dibs import TaskBoard
 from dibs.stores.postgres import links, quick
-from dibs.stores.postgres.links import Links
+from dibs.stores.postgres.connections import Connections
 from dibs.stores.postgres.store import PostgresStore
 from tests.postgres.server import Server
 
@@ -93,16 +93,16 @@ def test_a_claim_that_was_lost_is_not_found_again_in_somebody_elses(url: str) ->
 
 def test_there_are_never_more_connections_than_may_be(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "MOST", 4)
-    connect, now, most, turn = Links._connect, [0], [0], threading.Lock()
+    connect, now, most, turn = Connections._connect, [0], [0], threading.Lock()
 
-    def counted(self: Links, *words: Any, **more: Any) -> Any:
+    def counted(self: Connections, *words: Any, **more: Any) -> Any:
         with turn:
             now[0] += 1
             most[0] = max(most[0], now[0])
         return connect(self, *words, **more)
 
     with TaskBoard.open(url, worker="w") as board:
-        monkeypatch.setattr(Links, "_connect", counted)
+        monkeypatch.setattr(Connections, "_connect", counted)
         barrier = threading.Barrier(16)
 
         def add() -> None:
@@ -120,11 +120,11 @@ def test_there_are_never_more_connections_than_may_be(url: str, monkeypatch: pyt
 
 def test_many_open_files_do_not_make_connections_useless(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    connect = Links._connect
+    connect = Connections._connect
 
-    def counted(self: Links, *words: Any, **more: Any) -> Any:
+    def counted(self: Connections, *words: Any, **more: Any) -> Any:
         link = connect(self, *words, **more)
-        made.append(link.connection.fileno())
+        made.append(link.raw.fileno())
         return link
 
     with ExitStack() as files:
@@ -133,7 +133,7 @@ def test_many_open_files_do_not_make_connections_useless(url: str, monkeypatch: 
                 pass
         except OSError:
             pytest.skip("this process may not open 1,030 files: ulimit -n 2048")
-        monkeypatch.setattr(Links, "_connect", counted)
+        monkeypatch.setattr(Connections, "_connect", counted)
         with TaskBoard.open(url, worker="w") as board:
             for number in range(10):
                 board.add(f"task {number}")

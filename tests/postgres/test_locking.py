@@ -19,7 +19,7 @@ import pytest
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.errors import Busy, DependencyCycle, Duplicate, NotClaimable
 from dibs.store import Collision
-from dibs.stores.postgres.links import Link
+from dibs.stores.postgres.round_trips import Connection
 from tests.postgres.server import Server
 from tests.processes.harness import PATIENCE, wait_until
 
@@ -126,23 +126,23 @@ def parties(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
     with psycopg.connect(server.admin_url(), autocommit=True) as watch:
         both = Party(server, board, watch), Party(server, board, watch)
         by_name = {party.name: party for party in both}
-        trip, commit = Link.trip, Link.commit
+        trip, commit = Connection.trip, Connection.commit
 
-        def stop(link: Link, statements: Any) -> None:
-            party = by_name.get(link.connection.info.get_parameters().get("application_name", ""))
+        def stop(link: Connection, statements: Any) -> None:
+            party = by_name.get(link.raw.info.get_parameters().get("application_name", ""))
             if party is not None:
                 party.pause.step(statements)
 
-        def stopping(self: Link, statements: Any) -> Any:
+        def stopping(self: Connection, statements: Any) -> Any:
             stop(self, statements)
             return trip(self, statements)
 
-        def committing(self: Link, statements: Any, told: Any) -> Any:
+        def committing(self: Connection, statements: Any, told: Any) -> Any:
             stop(self, [*statements, ("COMMIT", ())])
             return commit(self, statements, told)
 
-        monkeypatch.setattr(Link, "trip", stopping)
-        monkeypatch.setattr(Link, "commit", committing)
+        monkeypatch.setattr(Connection, "trip", stopping)
+        monkeypatch.setattr(Connection, "commit", committing)
         try:
             yield both
         finally:

@@ -159,7 +159,7 @@ def test_no_board_waits_for_a_transaction_on_another(boards: Boards) -> None:
             lambda: two.depend("v", ["u"]),
             lambda: two.lock(["docs/**"], BEN),
             lambda: two.inbox(BEN),
-            lambda: store.fronts.follow("open", 0) or True,  # type: ignore[attr-defined]
+            lambda: store.watermark.follow("open", 0) or True,  # type: ignore[attr-defined]
             lambda: list(two.changelog())[-1].action,
         ]
         said = [answered(call) for call in calls]

@@ -21,8 +21,8 @@ from psycopg.types.numeric import Int8Dumper
 from dibs import TaskBoard, Worker
 from dibs.stores.postgres import foresight as f
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.links import Link
-from dibs.stores.postgres.quick import CLAIM, COMPLETE
+from dibs.stores.postgres.round_trips import Connection
+from dibs.stores.postgres.fast_path import CLAIM, COMPLETE
 from tests.postgres.actors import board_of
 from tests.postgres.server import Server
 from tests.processes.harness import wait_until
@@ -39,7 +39,7 @@ FILL = f"""
 ALTER TABLE dibs.task SET (autovacuum_enabled = false);
 ALTER TABLE dibs.lock SET (autovacuum_enabled = false);
 ALTER TABLE dibs.event SET (autovacuum_enabled = false);
-ALTER TABLE dibs.front SET (autovacuum_enabled = false);
+ALTER TABLE dibs.ready_watermark SET (autovacuum_enabled = false);
 ALTER TABLE dibs.dependency SET (autovacuum_enabled = false);
 UPDATE dibs.task SET status = 'completed', completed_at = seq WHERE seq % 10 < 4;
 UPDATE dibs.task SET status = 'in_progress', assigned_to = 'w' || seq % 50, token = last_event, claimed_at = 1,
@@ -47,7 +47,7 @@ UPDATE dibs.task SET status = 'in_progress', assigned_to = 'w' || seq % 50, toke
     holder = '{{"name":"w' || seq % 50 || '","kind":"agent"}}' WHERE seq % 10 = 4;
 UPDATE dibs.task SET unmet = 1 WHERE seq % 10 = 5;
 UPDATE dibs.task SET reserved = 'human' WHERE seq % 10 = 6;
-INSERT INTO dibs.front (board, lane, rank, low) SELECT 1, 'human', rank, 1 FROM generate_series(-3, 3) rank
+INSERT INTO dibs.ready_watermark (board, lane, rank, low) SELECT 1, 'human', rank, 1 FROM generate_series(-3, 3) rank
     ON CONFLICT DO NOTHING;
 INSERT INTO dibs.dependency (board, needs, task) SELECT 1, seq - 5, seq FROM dibs.task WHERE seq % 10 = 5 AND seq > 5;
 INSERT INTO dibs.lock (board, pattern, token, prefix, worker, holder, acquired_at, expires_at, lease, shared)
@@ -136,9 +136,9 @@ def plans(request: pytest.FixtureRequest) -> Iterator[Plans]:
 
     server: Server = server_for_test()
     sent: dict[str, Any] = {}
-    trip = Link.trip
+    trip = Connection.trip
 
-    def noted(self: Link, statements: Any) -> Any:
+    def noted(self: Connection, statements: Any) -> Any:
         sent.update(statements)
         return trip(self, statements)
 
@@ -149,7 +149,7 @@ def plans(request: pytest.FixtureRequest) -> Iterator[Plans]:
             connection.execute(FILL.encode())
             if request.param == "with statistics":
                 connection.execute("ANALYZE")
-        patch.setattr(Link, "trip", noted)
+        patch.setattr(Connection, "trip", noted)
         use(board)
         yield Plans(url, server, board, sent)
 

@@ -203,7 +203,7 @@ def test_a_holder_that_slept_through_its_lease_cannot_complete_although_nobody_t
 def test_a_holder_that_was_cut_off_past_its_lease_cannot_complete(
     url: str, heals: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 1.0)
+    monkeypatch.setattr("dibs.stores.postgres.connections.PATIENCE", 1.0)
     with Proxy(url) as proxy, TaskBoard.open(url, worker="maker") as board:
         away = TaskBoard.open(f"{proxy.url}&tcp_user_timeout=2000&connect_timeout=2", worker="away")
         task_id = board.add("slow work")

@@ -82,7 +82,7 @@ def test_fifty_crashes_of_the_server_lose_nothing(durable: Server, crew: Crew) -
 def test_a_server_that_is_away_is_a_clear_error_and_the_board_works_again_afterwards(
     durable: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 2.0)  # it is 20 s
+    monkeypatch.setattr("dibs.stores.postgres.connections.PATIENCE", 2.0)  # it is 20 s
     with board_of(durable) as url, TaskBoard.open(url, worker="worker-1") as board:
         board.add("a task")
         durable.stop("fast")

@@ -158,7 +158,7 @@ def use_every_verb(url: str) -> None:
         assert [message.content for message in board.inbox("ann")] == ["hello"]
         board.recover()
         board.release_agent_tasks("ann")
-        board.store.fronts.follow("open", 0)  # type: ignore[attr-defined]
+        board.store.watermark.follow("open", 0)  # type: ignore[attr-defined]
         assert board.tasks(search="x")[1]
         assert board.status()
         assert board.resolve("u") == "u"
@@ -180,7 +180,7 @@ REFUSED = [
     "DELETE FROM dibs.event",
     "DELETE FROM dibs.message",
     "DELETE FROM dibs.board",
-    "DELETE FROM dibs.front",
+    "DELETE FROM dibs.ready_watermark",
     "UPDATE dibs.event SET worker = 'somebody else'",
     "UPDATE dibs.message SET content = 'something else'",
     "UPDATE dibs.board SET name = 'mine'",

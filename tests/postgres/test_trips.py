@@ -14,7 +14,7 @@ import pytest
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.cli.audit import disagreements
 from dibs.errors import Busy, NotClaimable, WrongStatus
-from dibs.stores.postgres.links import Link
+from dibs.stores.postgres.round_trips import Connection
 from tests.contract.people import take
 from tests.postgres.desk import ANN, BEN, BOUND, DEAD, Desk
 
@@ -482,19 +482,19 @@ def test_the_common_claim_and_completion_take_one(desk: Desk, prepare: Callable[
 def test_what_is_counted_is_what_the_store_calls_a_trip(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two counts of the same calls: on the wire, and where the store makes them."""
     made: list[int] = []
-    trip, commit = Link.trip, Link.commit
+    trip, commit = Connection.trip, Connection.commit
 
-    def committed(self: Link, statements: Any, told: Any) -> Any:
+    def committed(self: Connection, statements: Any, told: Any) -> Any:
         made.append(len(statements))
         return commit(self, statements, told)
 
-    def counted(self: Link, statements: Any) -> Any:
+    def counted(self: Connection, statements: Any) -> Any:
         made.append(len(statements))
         return trip(self, statements)
 
     call = with_files(desk)
-    monkeypatch.setattr(Link, "trip", counted)
-    monkeypatch.setattr(Link, "commit", committed)
+    monkeypatch.setattr(Connection, "trip", counted)
+    monkeypatch.setattr(Connection, "commit", committed)
     assert desk.trips(call) == len(made)
 
 

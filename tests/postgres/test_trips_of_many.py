@@ -186,14 +186,14 @@ def test_and_whatever_comes_together(desk: Desk, seed: int) -> None:
 def test_a_front_that_has_fallen_behind_costs_no_trip_more(desk: Desk, files: list[str]) -> None:
     store = desk.board.store
     assert isinstance(store, PostgresStore)
-    store.fronts.far = 20
+    store.watermark.far = 20
     desk.far.add_many([{"description": "x", "paths": [path.format(n) for path in files]} for n in range(60)])
     raised, counted = set(), []
     for turn in range(60):
         if turn % 2:  # else it is too soon to try again
-            store.fronts._tried = float("-inf")
+            store.watermark._tried = float("-inf")
         counted.append(desk.trips(lambda: desk.board.claim(ANN)))
-        raised.add(store.ask(("SELECT low FROM dibs.front WHERE board = $1", (store.board,)))[0][0][0])
+        raised.add(store.ask(("SELECT floor FROM dibs.ready_watermark WHERE board = $1", (store.board,)))[0][0][0])
     print(f"trips: fronts: {counted}")
     assert max(counted) <= BOUND
     assert len(raised) > 1
@@ -203,16 +203,16 @@ def test_a_front_that_cannot_be_raised_takes_nothing_back(desk: Desk) -> None:
     """Somebody is about to make a task ready and takes its time: the claim stands, and the connection goes on."""
     store = desk.board.store
     assert isinstance(store, PostgresStore)
-    store.fronts.far = 1
+    store.watermark.far = 1
     desk.far.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(9)])
     assert len(desk.board.claim(ANN, n=8)) == 8
     with desk.far.store.write() as maker:
         assert isinstance(maker, PostgresTx)
         maker._ask((SHARE, (store.board, FRONTS)))
-        link = store.links.take()
-        store.links.give(link)
-        store.fronts._tried = float("-inf")
+        link = store.connections.take()
+        store.connections.give(link)
+        store.watermark._tried = float("-inf")
         assert desk.board.claim(ANN) is not None
-        assert store.links.take() is link
-        store.links.give(link)
+        assert store.connections.take() is link
+        store.connections.give(link)
     assert disagreements(desk.board) == []

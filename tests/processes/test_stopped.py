@@ -71,7 +71,7 @@ def test_writers_wait_for_a_process_that_was_stopped_inside_the_gate(url: str, c
     occupant.expect("outside")
     waiting.expect("added")
     with assert_whole(url) as board, board._store.read() as tx:
-        assert tx.mark("occupant") == 1
+        assert tx.marks("occupant") == {"occupant": 1}
 
 
 def test_the_gate_opens_when_a_stopped_process_is_killed(url: str, crew: Crew) -> None:

@@ -26,11 +26,11 @@ _NEXT = "name the database: dibs boards postgresql://USER@HOST/DATABASE"
 def boards(ctx: Context, args: Args) -> int:
     url = _database(ctx, args.url)
     try:
-        from dibs.stores.postgres import making
+        from dibs.stores.postgres import provision
     except ImportError:
         open_store(url)  # which says what to install
         raise
-    shown, rows = making.listed(url)
+    shown, rows = provision.listed(url)
     found: list[dict[str, Any]] = [
         {
             "name": name,

@@ -195,9 +195,9 @@ class _Run:
 
     def _linger(self, end: float | None) -> None:
         """Until when a server that is away is tried again, for boards that are in one; None: as usual."""
-        links = getattr(self.ctx.board.store, "links", None)
-        if links is not None:
-            links.patience = None if end is None else max(1.0, end - time.monotonic())
+        connections = getattr(self.ctx.board.store, "connections", None)
+        if connections is not None:
+            connections.patience = None if end is None else max(1.0, end - time.monotonic())
 
     def _saved_later(self, code: int, signals: Signals, error: DibsError) -> DibsError:
         """The command's end could not be saved: what is to be done when the board is back."""

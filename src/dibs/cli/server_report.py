@@ -106,12 +106,12 @@ def look(report: Report, store: PostgresStore) -> None:
 
 def _where(store: PostgresStore) -> dict[str, Any]:
     """Host and port that answered: of several in the address, or behind a name that moves, one. Or a pooler's."""
-    link = store.links.take()
+    link = store.connections.take()
     try:
         info = link.connection.info
         return {"host": info.host or info.hostaddr, "port": info.port, "pooler": link.pid is None}
     finally:
-        store.links.give(link)
+        store.connections.give(link)
 
 
 def _trip(store: PostgresStore) -> float:

@@ -25,7 +25,7 @@ from dibs.dialects.eventlog import EventLog
 from dibs.dialects.filetx import DialectTx, Nothing, Read, Write, token_at
 from dibs.dialects.filewriting import FileWriting
 from dibs.errors import BoardUnusable, Unsupported
-from dibs.ids import random_id
+from dibs.ids import random_ids
 from dibs.model import (
     COMPLETED,
     IN_PROGRESS,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from dibs.dialects.bilu_index import Finding
     from dibs.dialects.filewriting import Guard
     from dibs.dialects.inspection import Part
-    from dibs.store import Quick
 
 
 NOBODY = "somebody"
@@ -82,8 +81,7 @@ class FileStore(FileWriting):
     """What the format has no place for: a field of a task or a status, what that is called, and what to do instead."""
     lacks: frozenset[str] = frozenset()
     """What hints must not suggest, because the format has no place for it: "blockers", "lists of tasks"."""
-    met_by: tuple[TaskStatus, ...] = (COMPLETED,)
-    quick: Quick | None = None
+    satisfied_by: tuple[TaskStatus, ...] = (COMPLETED,)
     """Statuses at which a task counts as done for those that depend on it."""
     patient = True
     """Do readers keep to the document and wait for whoever writes? The doctor does not: it has to tell who that is."""
@@ -153,7 +151,7 @@ class FileStore(FileWriting):
         return Nothing()
 
     def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
-        return [random_id() for _ in tasks]
+        return random_ids(len(tasks))
 
     def takes_id(self, task_id: str) -> bool:
         """Can a task have this id here?"""
@@ -262,7 +260,7 @@ class FileStore(FileWriting):
         if not task.depends_on:
             return 0
         needs = dict.fromkeys(task.depends_on)  # a hand may have written one twice
-        return sum((other := by_id.get(need)) is None or other.status not in self.met_by for need in needs)
+        return sum((other := by_id.get(need)) is None or other.status not in self.satisfied_by for need in needs)
 
     def _take_locks(self, rows: Iterable[BoardTask]) -> None:
         """The locks that come with claims: the paths of the tasks in progress."""
@@ -309,7 +307,13 @@ class FileStore(FileWriting):
         """Decode everything at the next load."""
         raise NotImplementedError
 
-    def settled(self) -> int | None:
+    def try_claim(self, who: Worker, reserved: Sequence[str], n: int, lease: float) -> None:
+        """Files have no fast path."""
+
+    def try_complete(self, task_id: str, name: str | None, kind: str | None, token: int, result: str | None) -> None:
+        """As `try_claim`."""
+
+    def stable_seq(self) -> int | None:
         return None
 
     def mark_change(self) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dibs.clock import read as read_clock
 from dibs.errors import DibsError
 from dibs.model import IN_PROGRESS, BoardTask, Event, Lock, Message
-from dibs.stores.memory import MemoryTx
+from dibs.stores.memory import MemoryTx, entries
 from dibs.stores.shift import move_leases
 
 TYPE_CHECKING = False
@@ -36,11 +36,9 @@ class DialectTx(MemoryTx):
         self.remembered: list[str] = []
         """The request keys that were answered."""
 
-    def next_token(self) -> int:
-        return max(token_at(self.now), self._store.top_token + 1)
-
-    def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
-        return self._store.new_ids(tasks)
+    def draw(self, n: int) -> list[int]:
+        first = max(token_at(self.now), self._store.top_token + 1)
+        return list(range(first, first + n))
 
     def _put(self, task: BoardTask) -> None:
         before = self._t.tasks.get(task.id)
@@ -84,8 +82,8 @@ class DialectTx(MemoryTx):
         found = [e for e in self._store.log.events(after) if task_id is None or e.task_id == task_id]
         return found[-limit:] if newest else found[:limit]
 
-    def post(self, messages: Sequence[Message]) -> None:
-        """Messages are their events."""
+    def post(self, message: Message) -> None:
+        """A message is its event."""
 
     def messages(self, name: str | None, after: int, limit: int, newest: bool) -> list[Message]:
         sent = [
@@ -96,25 +94,18 @@ class DialectTx(MemoryTx):
         found = [m for m in sent if name is None or m.to == name or (m.to is None and m.sender != name)]
         return found[-limit:] if newest else found[:limit]
 
-    def mark(self, reader: str) -> int:
-        return self._store.companion.marks.get(reader, 0)
-
     def set_mark(self, reader: str, seq: int) -> None:
         self._assign(self._store.companion.marks, reader, seq)
 
-    def marks(self) -> dict[str, int]:
-        return dict(sorted(self._store.companion.marks.items()))
-
-    def recall(self, key: str) -> str | None:
-        known = self._store.companion.requests.get(key)
-        return known[0] if known else None
+    def marks(self, reader: str | None = None) -> dict[str, int]:
+        return entries(self._store.companion.marks, reader)
 
     def remember(self, key: str, answer: str) -> None:
         self.remembered.append(key)
         self._assign(self._store.companion.requests, key, (answer, self.now))
 
-    def requests(self) -> dict[str, tuple[str, float]]:
-        return dict(sorted(self._store.companion.requests.items()))
+    def requests(self, key: str | None = None) -> dict[str, tuple[str, float]]:
+        return entries(self._store.companion.requests, key)
 
 
 class Turn:

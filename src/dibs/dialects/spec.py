@@ -359,12 +359,12 @@ class SpecTx(DialectTx):
             if other.pattern != lock.pattern and self._store.lock_name(other) == name:
                 raise _busy(lock.pattern, other.holder.name, f"holds {other.pattern}, which has the same lock name")
 
-    def drop_locks(self, locks: Sequence[Lock]) -> None:
-        for lock in locks:
-            folder = self._store.place_of("files", self._store.lock_name(lock))
-            self._refuse_young(lock.holder, folder)
-            self.dropped.append(lock)
-        super().drop_locks(locks)
+    def drop_locks(self, keys: Sequence[tuple[str, int]]) -> None:
+        for key in keys:
+            if (lock := self._t.locks.get(key)) is not None:
+                self._refuse_young(lock.holder, self._store.place_of("files", self._store.lock_name(lock)))
+                self.dropped.append(lock)
+        super().drop_locks(keys)
 
     def _put(self, task: BoardTask) -> None:
         before = self._t.tasks.get(task.id)

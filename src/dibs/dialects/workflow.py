@@ -68,7 +68,7 @@ class WorkflowStore(JsonBoardStore):
         NO_LIMITS,
     )
     lacks = frozenset(("blockers",))
-    met_by = text.MET
+    satisfied_by = text.MET
 
     @classmethod
     def require(cls, folder: str, *, create: bool, agent: str | None) -> None:

@@ -40,7 +40,7 @@ class ItemsReading(FileStore):
     log: Any
     dialect = "workitems"
     document = "001"
-    met_by = (COMPLETED, CANCELLED)
+    satisfied_by = (COMPLETED, CANCELLED)
 
     @classmethod
     def require(cls, folder: str, *, create: bool, agent: str | None) -> None:

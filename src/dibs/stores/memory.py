@@ -15,7 +15,7 @@ from bisect import bisect_left, insort
 from dibs.clock import Clock
 from dibs.clock import read as read_clock
 from dibs.errors import Duplicate
-from dibs.ids import random_id
+from dibs.ids import random_ids
 from dibs.model import (
     CLOSED,
     COMPLETED,
@@ -38,9 +38,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
-    from typing import Any
+    from typing import Any, TypeVar
 
-    from dibs.store import Living, Quick
+    T = TypeVar("T")
 
 
 def copy_task(task: BoardTask) -> BoardTask:
@@ -126,8 +126,6 @@ class Tables:
 class MemoryTx:
     """See `dibs.store.Tx`."""
 
-    passes_over = False
-
     def __init__(self, tables: Tables, now: float) -> None:
         self.now = now
         self.changed = False
@@ -154,18 +152,14 @@ class MemoryTx:
     def get(self, ids: Sequence[str]) -> dict[str, BoardTask]:
         return {i: copy_task(self._t.tasks[i]) for i in ids if i in self._t.tasks}
 
-    def again(self, task: BoardTask) -> BoardTask | None:
-        return self.get([task.id]).get(task.id)
-
     def ready(
         self,
         reserved: Sequence[str],
         limit: int,
-        after: BoardTask | None,
-        held: Sequence[list[str]],
+        after: BoardTask | None = None,
+        held: Sequence[list[str]] = (),
         *,
-        who: Worker | None = None,
-        look: bool = False,
+        claim: bool = False,
     ) -> list[BoardTask]:
         found: list[tuple[int, int, str]] = []
         for kind in reserved:
@@ -187,30 +181,9 @@ class MemoryTx:
         late.sort(key=lambda t: t.lease_expires_at or 0)
         return [copy_task(t) for t in late[:limit]]
 
-    def foresee(self, **hints: object) -> None:
-        pass
-
-    def left_behind(
-        self, is_gone: Callable[[Worker], bool], living: Living
-    ) -> tuple[list[BoardTask], list[Lock], float]:
-        began = time.monotonic()
-        working = (self._t.tasks[i] for i in self._t.working)
-        tasks = [copy_task(task) for task in working if task.holder and is_gone(task.holder)]
-        locks = [lock for lock in self.locks() if lock.expires_at <= self.now or is_gone(lock.holder)]
-        return tasks, locks, time.monotonic() - began
-
-    def near(self, patterns: Sequence[str]) -> list[Lock]:
-        return self.locks(patterns)
-
-    def own_locks(self, task: BoardTask) -> list[Lock]:
-        return [lock for lock in self.locks(task.paths) if lock.task_id == task.id]
-
-    def still(self, locks: Sequence[Lock]) -> list[Lock]:
-        held = self._t.locks
-        return [copy_lock(held[key]) for lock in locks if (key := (lock.pattern, lock.token)) in held]
-
-    def freeze_edges(self) -> None:
-        pass
+    def holders(self) -> list[Worker]:
+        found = [self._t.tasks[i].holder for i in self._t.working] + [lock.holder for lock in self._t.locks.values()]
+        return list({holder.text: holder for holder in found if holder is not None}.values())
 
     def in_progress(self, name: str | None = None) -> list[BoardTask]:
         working = (self._t.tasks[i] for i in self._t.working)
@@ -221,9 +194,6 @@ class MemoryTx:
         for task in tasks:
             ids.update(self._t.dependants.get(task.id, {}))
         return [copy_task(self._t.tasks[i]) for i in ids]
-
-    def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
-        return [random_id() for _ in tasks]
 
     def insert(self, tasks: Sequence[BoardTask]) -> None:
         tables, before = self._t, self._t.last_task
@@ -244,40 +214,50 @@ class MemoryTx:
         tables, before = self._t, self._t.tasks.get(task.id)
         tables.put(copy_task(task))
         self._undo.append(lambda: tables.remove(task.id) if before is None else tables.put(before))
+        known = before.depends_on if before else []
+        for need in known:
+            if need not in task.depends_on:
+                left = {i: None for i in tables.dependants.get(need, {}) if i != task.id}
+                self._assign(tables.dependants, need, left or None)
+        for need in task.depends_on:
+            if need not in known:
+                self._assign(tables.dependants, need, {**tables.dependants.get(need, {}), task.id: None})
 
-    def link(self, edges: Sequence[tuple[BoardTask, BoardTask]]) -> None:
-        for task, needs in edges:
-            self._assign(self._t.dependants, needs.id, {**self._t.dependants.get(needs.id, {}), task.id: None})
-
-    def unlink(self, edges: Sequence[tuple[BoardTask, BoardTask]]) -> None:
-        for task, needs in edges:
-            left = {i: None for i in self._t.dependants.get(needs.id, {}) if i != task.id}
-            self._assign(self._t.dependants, needs.id, left or None)
+    def satisfy(self, task: BoardTask) -> None:
+        for waiting in self.dependants([task]):
+            waiting.unmet -= 1
+            self._put(waiting)
 
     def edges(self) -> list[tuple[str, str]]:
         return [(task, needs) for needs, tasks in self._t.dependants.items() for task in tasks]
 
     # -- locks
 
-    def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
+    def locks(
+        self, patterns: Sequence[str] | None = None, *, name: str | None = None, expired: bool = False
+    ) -> list[Lock]:
         held = (self._t.locks[key] for key in sorted(self._t.locks))
-        return [copy_lock(lock) for lock in held if name is None or lock.holder.name == name]
+        return [
+            copy_lock(lock)
+            for lock in held
+            if (name is None or lock.holder.name == name) and not (expired and lock.expires_at > self.now)
+        ]
 
     def save_locks(self, locks: Sequence[Lock]) -> None:
         for lock in locks:
             self._assign(self._t.locks, (lock.pattern, lock.token), copy_lock(lock))
 
-    def drop_locks(self, locks: Sequence[Lock]) -> None:
-        for lock in locks:
-            self._assign(self._t.locks, (lock.pattern, lock.token), None)
+    def drop_locks(self, keys: Sequence[tuple[str, int]]) -> None:
+        for key in keys:
+            self._assign(self._t.locks, key, None)
 
     # -- changelog
 
     def last_event(self) -> int:
         return self._t.events[-1].seq if self._t.events else 0
 
-    def next_token(self) -> int:
-        return self.last_event() + 1
+    def draw(self, n: int) -> list[int]:
+        return list(range(self.last_event() + 1, self.last_event() + 1 + n))
 
     def append(self, events: Sequence[Event]) -> None:
         self.changed = True
@@ -297,9 +277,8 @@ class MemoryTx:
 
     # -- requests and messages
 
-    def recall(self, key: str) -> str | None:
-        known = self._t.requests.get(key)
-        return known[0] if known else None
+    def requests(self, key: str | None = None) -> dict[str, tuple[str, float]]:
+        return entries(self._t.requests, key)
 
     def remember(self, key: str, answer: str) -> None:
         self._assign(self._t.requests, key, (answer, self.now))
@@ -308,7 +287,10 @@ class MemoryTx:
         for key, (answer, moment) in self.requests().items():
             self._assign(self._t.requests, key, (answer, moment + seconds))
 
-    def post(self, messages: Sequence[Message]) -> None:
+    def post(self, message: Message) -> None:
+        self._post([message])
+
+    def _post(self, messages: Iterable[Message]) -> None:
         self.changed = True
         posted, before = self._t.messages, len(self._t.messages)
         self._undo.append(lambda: posted.__delitem__(slice(before, None)))
@@ -323,8 +305,8 @@ class MemoryTx:
         ]
         return found[-limit:] if newest else found[:limit]
 
-    def mark(self, reader: str) -> int:
-        return self._t.marks.get(reader, 0)
+    def marks(self, reader: str | None = None) -> dict[str, int]:
+        return entries(self._t.marks, reader)
 
     def set_mark(self, reader: str, seq: int) -> None:
         self._assign(self._t.marks, reader, seq)
@@ -352,12 +334,6 @@ class MemoryTx:
         for task in sorted(self._t.tasks.values(), key=lambda t: t.seq):
             yield copy_task(task)
 
-    def marks(self) -> dict[str, int]:
-        return dict(sorted(self._t.marks.items()))
-
-    def requests(self) -> dict[str, tuple[str, float]]:
-        return dict(sorted(self._t.requests.items()))
-
     def restore(
         self,
         tasks: Iterable[BoardTask],
@@ -372,10 +348,8 @@ class MemoryTx:
         self._undo.append(lambda: setattr(tables, "last_task", before))
         tables.last_task = max((t.seq for t in kept), default=before)
         self.save(kept)
-        by_id = {t.id: t for t in kept}
-        self.link([(task, by_id[need]) for task in kept for need in task.depends_on])
         self.save_locks(list(locks))
-        self.post(list(messages))
+        self._post(messages)
         log, length = tables.events, len(tables.events)
         self._undo.append(lambda: log.__delitem__(slice(length, None)))
         log.extend(events)
@@ -383,6 +357,12 @@ class MemoryTx:
             self.set_mark(reader, seq)
         for key, answer in requests.items():
             self._assign(tables.requests, key, answer)
+
+
+def entries(table: dict[str, T], key: str | None) -> dict[str, T]:
+    """All entries in the order of their keys, or the one with this key, if it is there."""
+    keys = sorted(table) if key is None else [key] if key in table else []
+    return {key: table[key] for key in keys}
 
 
 def _matches(task: BoardTask, filters: dict[str, str]) -> bool:
@@ -412,8 +392,7 @@ def _listing_order(task: BoardTask) -> tuple[float, ...]:
 
 class MemoryStore:
     lease: float | None = None
-    quick: Quick | None = None
-    met_by: tuple[TaskStatus, ...] = (COMPLETED,)
+    satisfied_by: tuple[TaskStatus, ...] = (COMPLETED,)
 
     def __init__(self, clock: Clock | None = None, place: str | None = None) -> None:
         self.url = "memory:"
@@ -429,7 +408,16 @@ class MemoryStore:
     def read(self) -> _Turn:
         return _Turn(self, writing=False)
 
-    def settled(self) -> int | None:
+    def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
+        return random_ids(len(tasks))
+
+    def try_claim(self, who: Worker, reserved: Sequence[str], n: int, lease: float) -> None:
+        """Not worth a path of its own: a transaction costs nothing here."""
+
+    def try_complete(self, task_id: str, name: str | None, kind: str | None, token: int, result: str | None) -> None:
+        """As `try_claim`."""
+
+    def stable_seq(self) -> int | None:
         return None
 
     def mark_change(self) -> int:

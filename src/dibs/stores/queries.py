@@ -23,8 +23,6 @@ ANCHOR = "SELECT boot, clock_offset FROM clock WHERE one = 1"
 SET_ANCHOR = "INSERT OR REPLACE INTO clock (one, boot, clock_offset) VALUES (1, ?, ?)"
 # One task by id.
 TASK_BY_ID = f"SELECT {TASK} FROM task WHERE id = ?"
-# One task by number and id: the way back to a row that was read before.
-TASK_AGAIN = f"SELECT {TASK} FROM task WHERE seq = ? AND id = ?"
 # Many tasks by id, given as a JSON array.
 TASKS_BY_ID = f"SELECT {TASK} FROM task WHERE id IN (SELECT value FROM json_each(?))"
 # The best ready tasks of one reservation: after a rank; behind a number within a rank. Each also without those whose
@@ -44,19 +42,22 @@ IN_PROGRESS = f"SELECT {TASK} FROM task WHERE status = 'in_progress' ORDER BY le
 IN_PROGRESS_BY = f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND assigned_to = ? ORDER BY lease_expires_at"
 # Whoever holds something.
 HOLDERS = "SELECT DISTINCT holder FROM task WHERE status = 'in_progress' UNION SELECT holder FROM lock"
-# What some holders (JSON array of their records) work on.
-IN_PROGRESS_OF = (
-    f"SELECT {TASK} FROM task WHERE status = 'in_progress' AND holder IN (SELECT value FROM json_each(?)) "
-    "ORDER BY lease_expires_at"
-)
 # Who waits for this one (by seq); for these (JSON array of seqs).
 DEPENDANTS_OF = f"SELECT {TASK} FROM task WHERE seq IN (SELECT task FROM dependency WHERE needs = ?)"
 DEPENDANTS = (
     f"SELECT {TASK} FROM task WHERE seq IN "
     "(SELECT task FROM dependency WHERE needs IN (SELECT value FROM json_each(?)))"
 )
-LINK = "INSERT OR IGNORE INTO dependency (needs, task) VALUES (?, ?)"
-UNLINK = "DELETE FROM dependency WHERE needs = ? AND task = ?"
+# Edges of a task (its number, ids as a JSON array; both numbers), and what follows when one (by number) is completed.
+LINK = """
+INSERT OR IGNORE INTO dependency (needs, task) SELECT seq, ?1 FROM task WHERE id IN (SELECT value FROM json_each(?2))
+"""
+LINK_NUMBERS = "INSERT OR IGNORE INTO dependency (needs, task) VALUES (?, ?)"
+UNLINK = """
+DELETE FROM dependency
+WHERE task = ?1 AND needs IN (SELECT seq FROM task WHERE id IN (SELECT value FROM json_each(?2)))
+"""
+SATISFY = "UPDATE task SET unmet = unmet - 1 WHERE seq IN (SELECT task FROM dependency WHERE needs = ?)"
 EDGES = """
 SELECT coalesce(task.id, 'number ' || edge.task), coalesce(need.id, 'number ' || edge.needs) FROM dependency AS edge
 LEFT JOIN task ON task.seq = edge.task LEFT JOIN task AS need ON need.seq = edge.needs ORDER BY edge.task, edge.needs
@@ -75,10 +76,7 @@ SAVE = (
 # Locks: all; those that have run out; one name's; those whose literal prefix is one of the ancestors (JSON array) or
 # among the descendants.
 LOCKS = f"SELECT {LOCK} FROM lock ORDER BY pattern, token"
-LOCKS_LEFT = (
-    f"SELECT {LOCK} FROM lock WHERE expires_at <= ? OR holder IN (SELECT value FROM json_each(?)) "
-    "ORDER BY pattern, token"
-)
+LOCKS_EXPIRED = f"SELECT {LOCK} FROM lock WHERE expires_at <= ? ORDER BY pattern, token"
 LOCKS_BY = f"SELECT {LOCK} FROM lock WHERE worker = ? ORDER BY pattern, token"
 LOCKS_NEAR = (
     f"SELECT {LOCK} FROM lock WHERE prefix IN (SELECT value FROM json_each(?)) "
@@ -98,7 +96,7 @@ NEWEST_EVENT = "SELECT last_event FROM task WHERE id = ?"
 EVENT_BEFORE = f"SELECT {EVENT}, previous FROM event WHERE seq = ?"
 
 # Answers to requests that carried a key.
-RECALL = "SELECT answer FROM request WHERE key = ?"
+REQUEST = "SELECT key, answer, time FROM request WHERE key = ?"
 REMEMBER = "INSERT INTO request (key, answer, time) VALUES (?, ?, ?)"
 SHIFT_REQUESTS = "UPDATE request SET time = time + ?"
 FORGET = "DELETE FROM request WHERE time < ?"
@@ -110,7 +108,7 @@ _MESSAGES = "SELECT sender, content, recipient, time, seq FROM message WHERE seq
 _FOR = " AND (recipient = ? OR (recipient IS NULL AND sender <> ?))"
 MESSAGES = {newest: f"{_MESSAGES} ORDER BY seq{' DESC' * newest} LIMIT ?" for newest in (False, True)}
 MESSAGES_TO = {newest: f"{_MESSAGES}{_FOR} ORDER BY seq{' DESC' * newest} LIMIT ?" for newest in (False, True)}
-MARK = "SELECT mark FROM reader WHERE name = ?"
+MARK = "SELECT name, mark FROM reader WHERE name = ?"
 SET_MARK = "INSERT OR REPLACE INTO reader (name, mark) VALUES (?, ?)"
 MARKS = "SELECT name, mark FROM reader ORDER BY name"
 

@@ -6,10 +6,16 @@ from dibs.model import Event
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from dibs.store import Tx
 
+    class ClockedTx(Tx, Protocol):
+        def shift_requests(self, seconds: float) -> None:
+            """Let remembered answers be as old as they were."""
 
-def move_leases(tx: Tx, shift: float) -> None:
+
+def move_leases(tx: ClockedTx, shift: float) -> None:
     """Move everything that would expire by `shift` seconds, and say so in the changelog."""
     tasks = tx.in_progress()
     for task in tasks:

@@ -8,9 +8,6 @@ store's business.
 
 from __future__ import annotations
 
-import time
-
-from dibs.ids import random_id
 from dibs.jsontext import dumps
 from dibs.model import OPEN, BoardTask, Event, Lock, Message, TaskStatus, Worker
 from dibs.paths import literal_prefix, prefix_range
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from dibs.store import Living
-
     Rows = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
     Many = Callable[[str, Iterable[tuple[Any, ...]]], None]
 
@@ -51,8 +46,6 @@ class SqlTx:
     task its newest (`last_event`), which is the history of a task without an index over everybody's events.
     """
 
-    passes_over = False
-
     def __init__(self, rows: Rows, many: Many, now: float) -> None:
         self.now = now
         self.changed = False
@@ -61,9 +54,11 @@ class SqlTx:
         head = rows(q.HEAD, ())
         self._last: int = head[0][0] if head else 0
         self._tally = [int(n) for n in head[0][1].split()] if head else [0] * len(_COUNTED)
-        self._status: dict[int, TaskStatus] = {}
+        self._was: dict[int, tuple[TaskStatus, str | None]] = {}
+        """Of every task that was handed out, its status and `depends_on`, as they are stored or gathered."""
         self._newest: dict[str, int] = {}
         self._new: list[BoardTask] = []
+        self._edges: list[tuple[int, Sequence[str]]] = []
         self._dirty: dict[int, BoardTask] = {}
         self._events: list[Event] = []
 
@@ -88,6 +83,9 @@ class SqlTx:
         if self._dirty:
             self._many(q.SAVE, [save_row(task, newest[task.id]) for task in self._dirty.values()])
             self._dirty = {}
+        if self._edges:
+            self._many(q.LINK, [(seq, dumps(list(needs))) for seq, needs in self._edges])
+            self._edges = []
 
     # -- tasks
 
@@ -97,11 +95,11 @@ class SqlTx:
         return self._take(self._rows(sql, values))
 
     def _take(self, rows: list[tuple[Any, ...]]) -> list[BoardTask]:
-        status, newest = self._status, self._newest
+        was, newest = self._was, self._newest
         tasks = []
         for row in rows:
             task = task_from(row)
-            status[task.seq] = task.status
+            was[task.seq] = task.status, row[5]
             newest[task.id] = row[-1]
             tasks.append(task)
         return tasks
@@ -112,19 +110,14 @@ class SqlTx:
         found = {task.id: task for task in self._tasks(q.TASKS_BY_ID, (dumps(list(ids)),))} if ids else {}
         return {i: found[i] for i in ids if i in found}
 
-    def again(self, task: BoardTask) -> BoardTask | None:
-        found = self._tasks(q.TASK_AGAIN, (task.seq, task.id))
-        return found[0] if found else None
-
     def ready(
         self,
         reserved: Sequence[str],
         limit: int,
-        after: BoardTask | None,
-        held: Sequence[list[str]],
+        after: BoardTask | None = None,
+        held: Sequence[list[str]] = (),
         *,
-        who: Worker | None = None,
-        look: bool = False,
+        claim: bool = False,
     ) -> list[BoardTask]:
         if self.changed:
             self.flush()
@@ -153,23 +146,10 @@ class SqlTx:
     def due(self, limit: int) -> list[BoardTask]:
         return self._tasks(q.DUE, (self.now, limit))
 
-    def foresee(self, **hints: object) -> None:
-        pass
-
-    def freeze_edges(self) -> None:
-        pass
-
-    def left_behind(
-        self, is_gone: Callable[[Worker], bool], living: Living
-    ) -> tuple[list[BoardTask], list[Lock], float]:
+    def holders(self) -> list[Worker]:
         if self.changed:
             self.flush()
-        began = time.monotonic()
-        # There are fewer holders than tasks, and mostly none of them is gone.
-        gone = [row[0] for row in self._rows(q.HOLDERS, ()) if row[0] and is_gone(worker_from(row[0]))]
-        tasks = self._tasks(q.IN_PROGRESS_OF, (dumps(gone),)) if gone else []
-        rows = self._rows(q.LOCKS_LEFT, (self.now, dumps(gone)))
-        return tasks, [lock_from(row) for row in rows], time.monotonic() - began
+        return [worker_from(row[0]) for row in self._rows(q.HOLDERS, ()) if row[0]]
 
     def in_progress(self, name: str | None = None) -> list[BoardTask]:
         return self._tasks(q.IN_PROGRESS, ()) if name is None else self._tasks(q.IN_PROGRESS_BY, (name,))
@@ -179,9 +159,6 @@ class SqlTx:
             return self._tasks(q.DEPENDANTS_OF, (tasks[0].seq,))
         return self._tasks(q.DEPENDANTS, (dumps([t.seq for t in tasks]),))
 
-    def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
-        return [random_id() for _ in tasks]
-
     def insert(self, tasks: Sequence[BoardTask]) -> None:
         self.flush()
         self.changed = True
@@ -189,38 +166,48 @@ class SqlTx:
         for seq, task in enumerate(tasks, last + 1):
             task.seq = seq
             self._tally[_COUNTED[task.status]] += 1
-            self._status[seq] = task.status
+            self._was[seq] = task.status, lines(task.depends_on)
             self._newest[task.id] = 0
+            if task.depends_on:
+                self._edges.append((seq, task.depends_on))
         self._new += tasks
 
     def save(self, tasks: Sequence[BoardTask]) -> None:
         self.changed = True
         for task in tasks:
-            before = self._status[task.seq]
-            if before is not task.status:
-                self._tally[_COUNTED[before]] -= 1
+            status, depends_on = self._was[task.seq]
+            needs = lines(task.depends_on)
+            if status is not task.status:
+                self._tally[_COUNTED[status]] -= 1
                 self._tally[_COUNTED[task.status]] += 1
-                self._status[task.seq] = task.status
+            if depends_on != needs:
+                self._relink(task, depends_on.split("\n") if depends_on else [])
+            self._was[task.seq] = task.status, needs
             self._dirty[task.seq] = task
 
-    def link(self, edges: Sequence[tuple[BoardTask, BoardTask]]) -> None:
-        if edges:
-            self.changed = True
-            self._many(q.LINK, [(needs.seq, task.seq) for task, needs in edges])
+    def _relink(self, task: BoardTask, before: list[str]) -> None:
+        if gone := [need for need in before if need not in task.depends_on]:
+            self.flush()
+            self._rows(q.UNLINK, (task.seq, dumps(gone)))
+        if new := [need for need in task.depends_on if need not in before]:
+            self._edges.append((task.seq, new))
 
-    def unlink(self, edges: Sequence[tuple[BoardTask, BoardTask]]) -> None:
-        if edges:
-            self.changed = True
-            self._many(q.UNLINK, [(needs.seq, task.seq) for task, needs in edges])
+    def satisfy(self, task: BoardTask) -> None:
+        self.flush()
+        self._rows(q.SATISFY, (task.seq,))
 
     def edges(self) -> list[tuple[str, str]]:
         return [(task, needs) for task, needs in self._rows(q.EDGES, ())]
 
     # -- locks
 
-    def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
+    def locks(
+        self, patterns: Sequence[str] | None = None, *, name: str | None = None, expired: bool = False
+    ) -> list[Lock]:
         if name is not None:
             return [lock_from(row) for row in self._rows(q.LOCKS_BY, (name,))]
+        if expired:
+            return [lock_from(row) for row in self._rows(q.LOCKS_EXPIRED, (self.now,))]
         if patterns is None:
             return [lock_from(row) for row in self._rows(q.LOCKS, ())]
         found = {}
@@ -230,33 +217,23 @@ class SqlTx:
                 found[row[0], row[2]] = row
         return [lock_from(found[key]) for key in sorted(found)]
 
-    def near(self, patterns: Sequence[str]) -> list[Lock]:
-        return self.locks(patterns)
-
-    def own_locks(self, task: BoardTask) -> list[Lock]:
-        return [lock for lock in self.locks(task.paths) if lock.task_id == task.id]
-
-    def still(self, locks: Sequence[Lock]) -> list[Lock]:
-        keys = {(lock.pattern, lock.token) for lock in locks}
-        return [lock for lock in self.locks([lock.pattern for lock in locks]) if (lock.pattern, lock.token) in keys]
-
     def save_locks(self, locks: Sequence[Lock]) -> None:
         if locks:
             self.changed = True
             self._many(q.SAVE_LOCK, map(lock_row, locks))
 
-    def drop_locks(self, locks: Sequence[Lock]) -> None:
-        if locks:
+    def drop_locks(self, keys: Sequence[tuple[str, int]]) -> None:
+        if keys:
             self.changed = True
-            self._many(q.DROP_LOCK, [(lock.pattern, lock.token) for lock in locks])
+            self._many(q.DROP_LOCK, keys)
 
     # -- changelog
 
     def last_event(self) -> int:
         return self._last
 
-    def next_token(self) -> int:
-        return self._last + 1
+    def draw(self, n: int) -> list[int]:
+        return list(range(self._last + 1, self._last + 1 + n))
 
     def append(self, events: Sequence[Event]) -> None:
         self.changed = True
@@ -285,9 +262,9 @@ class SqlTx:
 
     # -- requests and messages
 
-    def recall(self, key: str) -> str | None:
-        rows = self._rows(q.RECALL, (key,))
-        return rows[0][0] if rows else None
+    def requests(self, key: str | None = None) -> dict[str, tuple[str, float]]:
+        rows = self._rows(q.REQUESTS, ()) if key is None else self._rows(q.REQUEST, (key,))
+        return {key: (answer, time) for key, answer, time in rows}
 
     def remember(self, key: str, answer: str) -> None:
         self.changed = True
@@ -297,9 +274,9 @@ class SqlTx:
     def shift_requests(self, seconds: float) -> None:
         self._rows(q.SHIFT_REQUESTS, (seconds,))
 
-    def post(self, messages: Sequence[Message]) -> None:
+    def post(self, message: Message) -> None:
         self.changed = True
-        self._many(q.POST, [(m.seq, m.time, m.sender, m.to, m.content) for m in messages])
+        self._rows(q.POST, (message.seq, message.time, message.sender, message.to, message.content))
 
     def messages(self, name: str | None, after: int, limit: int, newest: bool) -> list[Message]:
         if name is None:
@@ -308,9 +285,8 @@ class SqlTx:
             rows = self._rows(q.MESSAGES_TO[newest], (after, name, name, limit))
         return [Message(*row) for row in (reversed(rows) if newest else rows)]
 
-    def mark(self, reader: str) -> int:
-        rows = self._rows(q.MARK, (reader,))
-        return rows[0][0] if rows else 0
+    def marks(self, reader: str | None = None) -> dict[str, int]:
+        return dict(self._rows(q.MARKS, ()) if reader is None else self._rows(q.MARK, (reader,)))
 
     def set_mark(self, reader: str, seq: int) -> None:
         self.changed = True
@@ -369,12 +345,6 @@ class SqlTx:
             for row in rows:
                 yield task_from(row)
 
-    def marks(self) -> dict[str, int]:
-        return dict(self._rows(q.MARKS, ()))
-
-    def requests(self) -> dict[str, tuple[str, float]]:
-        return {key: (answer, time) for key, answer, time in self._rows(q.REQUESTS, ())}
-
     def restore(
         self,
         tasks: Iterable[BoardTask],
@@ -387,13 +357,12 @@ class SqlTx:
         # Over the rows as they come, which may be more than once: nobody keeps a million of them.
         self.changed = True
         number: dict[str, int] = {}
-        edges: list[tuple[str, int]] = []
         for task in tasks:
             self._tally[_COUNTED[task.status]] += 1
             self._newest[task.id] = 0
             number[task.id] = task.seq
-            edges += [(need, task.seq) for need in task.depends_on]
-        self._many(q.LINK, ((number[need], seq) for need, seq in edges))
+        edges = [(number[need], task.seq) for task in tasks for need in task.depends_on]
+        self._many(q.LINK_NUMBERS, edges)
         self._many(q.APPEND, self._changelog(events))
         self._many(q.INSERT, (insert_row(task, self._newest[task.id]) for task in tasks))
         self._many(q.SAVE_LOCK, map(lock_row, locks))

@@ -34,6 +34,7 @@ from dibs import fs
 from dibs.clock import Clock
 from dibs.clock import read as read_clock
 from dibs.errors import BoardUnusable, Invalid, NoBoard, OutcomeUnknown
+from dibs.ids import random_ids
 from dibs.model import COMPLETED, TaskStatus
 from dibs.stores import queries as q
 from dibs.stores.groupcommit import GroupCommit
@@ -44,12 +45,11 @@ from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, transla
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
     from typing import Any
 
-    from dibs.model import Event
-    from dibs.store import Quick
+    from dibs.model import BoardTask, Event, Worker
 
     Row = tuple[Any, ...]
 
@@ -106,10 +106,9 @@ def side_files(path: str) -> tuple[str, str]:
 
 class SqliteStore:
     lease: float | None = None
-    quick: Quick | None = None
     streams = True
     """Does `restore` go over its rows instead of keeping them?"""
-    met_by: tuple[TaskStatus, ...] = (COMPLETED,)
+    satisfied_by: tuple[TaskStatus, ...] = (COMPLETED,)
 
     def __init__(
         self,
@@ -438,7 +437,16 @@ class SqliteStore:
 
     # -- waiting
 
-    def settled(self) -> int | None:
+    def new_ids(self, tasks: Sequence[BoardTask]) -> list[str]:
+        return random_ids(len(tasks))
+
+    def try_claim(self, who: Worker, reserved: Sequence[str], n: int, lease: float) -> None:
+        """Not worth a path of its own: a transaction has no round trips here."""
+
+    def try_complete(self, task_id: str, name: str | None, kind: str | None, token: int, result: str | None) -> None:
+        """As `try_claim`."""
+
+    def stable_seq(self) -> int | None:
         return None
 
     def mark_change(self) -> int:

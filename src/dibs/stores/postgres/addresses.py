@@ -37,7 +37,7 @@ def parse(url: str) -> Address:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-    from dibs.stores.postgres.links import DEFAULTS
+    from dibs.stores.postgres.connections import DEFAULTS
 
     place, board, rest, shown, has_password = _taken_apart(url)
     plain = place + _query([pair for pair in rest if pair[0] != "board"])

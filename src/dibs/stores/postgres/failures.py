@@ -7,7 +7,7 @@ from psycopg import errors as pg
 
 from dibs.errors import BoardUnusable, Busy, DibsError, Invalid, NotAllowed
 from dibs.store import Collision
-from dibs.stores.postgres.confirmations import FASTER
+from dibs.stores.postgres.statements import FASTER
 
 _COLLISIONS = (
     pg.DeadlockDetected,

@@ -4,7 +4,6 @@ it."""
 from __future__ import annotations
 
 from dibs.stores.postgres import statements as q
-from dibs.stores.queries import TASK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.model import TaskStatus
-    from dibs.stores.postgres.links import Row
+    from dibs.stores.postgres.round_trips import Row
 
     One = Callable[..., list[Row]]
 
@@ -48,11 +47,11 @@ def page(
         if len(rows) >= offset + limit:
             break
         condition, order = q.GROUPS[group]
-        parts = q.LANES.values() if group == "ready" else ("true",)
+        parts = q.QUEUES.values() if group == "ready" else ("true",)
         found: list[Row] = []
         for part in parts:
             found += one(
-                f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND {condition} AND {part}{where} "
+                f"SELECT {q.ROW} FROM dibs.task WHERE board = $1 AND {condition} AND {part}{where} "
                 f"ORDER BY {order} LIMIT ${len(values) + 2}",
                 *values,
                 offset + limit - len(rows),

@@ -9,12 +9,11 @@ Columns are those of the SQLite schema. What differs, because writers run side b
 - There is no tally of statuses in the newest event: that would put all writers in a row.
 - `task.dependants` counts who waits for a task. It lets a completion that changes nobody else be told apart while
   the task's row is locked.
-- `task.stamp` is a random number that a short claim leaves, by which it is found if the connection breaks before the
-  answer comes.
-- `front` says, for each lane (what agents may take; what is the humans') and rank, below which number no task is
-  ready. Tasks that were claimed leave dead
-  entries in the index of ready ones until the vacuum comes by, which it cannot while anybody holds an old snapshot;
-  claims begin behind them. See `fronts`.
+- `task.claim_mark` is a random number that a claim by the fast path leaves, by which it is found if the connection
+  breaks before the answer comes.
+- `ready_watermark` says, for each queue (what agents may take; what is the humans') and rank, below which number no
+  task is ready. Tasks that were claimed leave dead entries in the index of ready ones until the vacuum comes by, which
+  it cannot while anybody holds an old snapshot; claims begin behind them. See `ready_watermark`.
 
 The server plans by statistics, which are always behind: it would take a board that was just filled for an empty one,
 and walk through its primary key. So the indexes of ready tasks are made on `seq + 0`, an order that no other index has,
@@ -169,6 +168,13 @@ CREATE INDEX request_time ON dibs.request (board, time);
     """
 CREATE INDEX task_ready_any ON dibs.task (board, rank, (0 + seq))
     WHERE status = 'pending' AND unmet = 0 AND open_blockers = 0 AND reserved = 'any';
+""",
+    # Writers keep each other out by other means than before, so an older dibs must not work beside this one.
+    """
+ALTER TABLE dibs.front RENAME TO ready_watermark;
+ALTER TABLE dibs.ready_watermark RENAME COLUMN lane TO queue;
+ALTER TABLE dibs.ready_watermark RENAME COLUMN low TO floor;
+ALTER TABLE dibs.task RENAME COLUMN stamp TO claim_mark;
 """,
 )
 """Each is run in one transaction; `dibs.version` then holds how many there have been."""

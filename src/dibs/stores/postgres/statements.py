@@ -1,27 +1,26 @@
-"""The statements of the PostgreSQL store, but for those that make tables (`schema`), the short ways (`quick`), what a
-claim or a completion asks for in its first trip (`foresight`) and sees to in its last (`confirmations`).
+"""The statements of the PostgreSQL store, but for those that make tables (`schema`) and the fast path.
 
-Placeholders are the server's own ($1 is always the board). Where a statement has the two forms, `True` is for writers:
-it locks the rows that it hands out.
+Placeholders are the server's own; $1 is always the board. LIMIT of a claim is a literal 1 where it can be: with a
+parameter, PostgreSQL rejects the generic plan and plans every call anew.
 """
 
 from __future__ import annotations
 
-from dibs.stores.postgres.numbers import EACH, WIDTH, in_text, number
+from zlib import crc32
+
 from dibs.stores.queries import EVENT, LOCK, TASK
 
 IS_READY = "status = 'pending' AND unmet = 0 AND open_blockers = 0"
 _IS_CLOSED = "status IN ('completed', 'failed', 'cancelled')"
 _IS_WAITING = "status = 'pending' AND (unmet > 0 OR open_blockers > 0)"
-LANES = {"open": "reserved <> 'human'", "human": "reserved = 'human'"}
-"""Ready tasks lie in two lanes, each with an index of its own: those that an agent may take, and the humans'."""
+QUEUES = {"open": "reserved <> 'human'", "human": "reserved = 'human'"}
+"""Ready tasks stand in two queues, each with an index of its own: those that an agent may take, and the humans'."""
 
-# Beginning. The head answers the time, and lets the server end a transaction whose client has gone quiet: a paused
-# worker must not hold up the others. Nor must one that was cut off in the middle of what it sent.
-BEGIN = {
-    True: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-    False: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-}
+_VERSION = "xmin::text::bigint AS version"
+ROW = f"{TASK}, {_VERSION}"
+"""A task and its version: the transaction that wrote the row."""
+WIDTH = len(TASK.split(", "))
+LOCK_ROW = f"{LOCK}, {_VERSION}"
 
 
 def clock(given: str) -> str:
@@ -29,54 +28,43 @@ def clock(given: str) -> str:
     return f"coalesce({given}::float8, extract(epoch FROM clock_timestamp())::float8)"
 
 
-CLOCK = clock("$1")
+# Beginning. The head answers the time, and lets the server end a transaction whose client has gone quiet: a paused
+# worker must not hold up the others. Nor must one that was cut off in the middle of what it sent.
+BEGIN = {
+    True: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+    False: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+}
 # Times are read, and written into the changelog, as text. A role may be set to round that.
 EXACT = "set_config('extra_float_digits', '1', true)"
 # The last notices that unacknowledged answers wait, too; a server that cannot would say so in its log every time.
-_NOTICE = """set_config('tcp_keepalives_idle', $4, true), set_config('tcp_keepalives_interval', '1', true),
+_NOTICE = """set_config('tcp_keepalives_idle', $3, true), set_config('tcp_keepalives_interval', '1', true),
     set_config('tcp_keepalives_count', '3', true),
-    CASE WHEN version() LIKE '%linux%' THEN set_config('tcp_user_timeout', $4, true) END"""
-HEAD = {
-    True: f"SELECT {CLOCK}, pg_current_xact_id()::text, coalesce(pg_sequence_last_value($3::regclass), 0), "
-    f"set_config('idle_in_transaction_session_timeout', $2, true), {EXACT}, {_NOTICE}",
-    False: f"SELECT {CLOCK}, NULL, 0, set_config('idle_in_transaction_session_timeout', $2, true), {EXACT}",
-}
-NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
-# What became of a transaction whose connection broke.
+    CASE WHEN version() LIKE '%linux%' THEN set_config('tcp_user_timeout', $3, true) END"""
+_HEAD = f"{clock('$1')}, set_config('idle_in_transaction_session_timeout', $2, true), {EXACT}"
+HEAD = {True: f"SELECT pg_current_xact_id()::text, {_HEAD}, {_NOTICE}", False: f"SELECT NULL, {_HEAD}"}
+NOW = f"SELECT {clock('$1')}"
+# What became of a transaction whose connection broke, and whether it is ours: a server that has lost its newest past in
+# a failover gives the number to another.
 FATE = "SELECT pg_xact_status($1::xid8)"
-OWN_EVENTS = """
-SELECT seq, worker, action FROM dibs.event
-WHERE board = $1 AND seq > $2 AND xmin::text::bigint = $3::text::bigint % 4294967296 ORDER BY seq
-"""
+IS_OURS = "SELECT seq FROM dibs.event WHERE board = $1 AND seq = $2 AND worker = $3 AND action = $4"
 
 
+# Numbers. Before one is drawn, readers are told that one above the present is on its way (docs/design.md, "Stable").
 def gate(sequence: str, key: str) -> str:
-    """Tell readers that a number above the sequence's present one is on its way (see docs/design.md, "settled")."""
     return f"pg_advisory_xact_lock_shared({key} | coalesce(pg_sequence_last_value({sequence}::regclass), 0))"
 
 
 def drawn(sequence: str, key: str) -> str:
-    """The number of an event: first the gate, then the number. The answer of a gate is void, which is not null."""
+    """First the gate, then the number. The answer of a gate is void, which is not null."""
     return f"CASE WHEN {gate(sequence, key)} IS NOT NULL THEN nextval({sequence}::regclass) END"
 
 
-# Numbers: one; many behind it, for one lock tells readers of them all; one, or as many as stand-ins have been given
-# out, for the statements behind. (For rows whose number it does not know the server would make a plan each time.)
-DRAW = f"SELECT {drawn('$1', '$2')}"
-DRAW_MORE = "SELECT nextval($1::regclass) FROM generate_series(1, $2)"
-DRAW_LATE_ONE = f"""
-WITH drawn AS MATERIALIZED (SELECT {drawn("$1", "$2")} AS number)
-SELECT ARRAY[number], set_config('dibs.numbers0', lpad(number::text, {WIDTH}, '0'), true) FROM drawn
+DRAW = f"""
+WITH gated AS MATERIALIZED (SELECT {gate("$1", "$2")})
+SELECT nextval($1::regclass) FROM gated, generate_series(1, $3::int)
 """
-DRAW_LATE = f"""
-WITH gated AS MATERIALIZED (SELECT {gate("$1", "$2")}),
-drawn AS MATERIALIZED (SELECT nextval($1::regclass) AS number FROM gated, generate_series(1, $3::int)),
-placed AS MATERIALIZED (SELECT number, (row_number() OVER (ORDER BY number) - 1) / {EACH} AS part FROM drawn)
-SELECT array_agg(number ORDER BY number),
-    set_config('dibs.numbers' || part, string_agg(lpad(number::text, {WIDTH}, '0'), '' ORDER BY number), true)
-FROM placed GROUP BY part ORDER BY part
-"""
-# How far the changelog is settled: the sequence first, then who may still be writing below it.
+DRAW_TASKS = "SELECT nextval($1::regclass) FROM generate_series(1, $2::int)"
+# How far the changelog is stable: the sequence first, then who may still be writing below it.
 LAST_NUMBER = "SELECT coalesce(pg_sequence_last_value($1::regclass), 0)"
 IN_FLIGHT = """
 SELECT min(((classid::bigint << 32) | objid::bigint) & 1099511627775) FROM pg_locks
@@ -86,58 +74,150 @@ WHERE locktype = 'advisory' AND objsubid = 1
 """
 NEWEST = "SELECT coalesce(max(seq), 0) FROM dibs.event WHERE board = $1"
 
-# Exclusion by name, until the transaction ends.
+# Exclusion by name until the transaction ends: (board, one of these keys, or a reader's).
+PATH_LOCKS, WATERMARKS = 1, 2
+
+
+def reader_key(reader: str) -> int:
+    """Two readers with one key only make each other wait."""
+    return crc32(reader.encode()) - 2**31
+
+
 HOLD = "SELECT pg_advisory_xact_lock($1::int, $2::int)"
 SHARE = "SELECT pg_advisory_xact_lock_shared($1::int, $2::int)"
-HOLD_PATHS = """
-SELECT CASE WHEN held THEN pg_advisory_xact_lock($1::int, key)::text
-    ELSE pg_advisory_xact_lock_shared($1::int, key)::text END
-FROM unnest($2::int[], $3::bool[]) AS wanted (key, held)
+
+# Validation: hold rows that were handed out by plain reads, if they are still as they were. If not, the server is made
+# to stumble over a text that is no number: plain SQL knows no other way to end a transaction by itself.
+FASTER = "dibs: another writer was faster"
+_UNLESS_ALL = f"""SELECT CASE WHEN count(*) = cardinality($2::bigint[]) THEN 1
+    ELSE ('{FASTER}; nothing was changed (' || count(*) || ')')::int END"""
+VALIDATE_TASKS = f"""
+WITH held AS MATERIALIZED (
+    SELECT seq, {_VERSION} FROM dibs.task
+    WHERE board = $1 AND seq = ANY($2::bigint[]) ORDER BY seq FOR NO KEY UPDATE SKIP LOCKED)
+{_UNLESS_ALL}
+FROM held JOIN unnest($2::bigint[], $3::bigint[]) AS seen (seq, version) USING (seq, version)
+"""
+# One that is renewed must not have run out: somebody may have been granted what it covered.
+VALIDATE_LOCKS = f"""
+WITH held AS MATERIALIZED (
+    SELECT lock.token, lock.pattern, lock.expires_at, lock.xmin::text::bigint AS version
+    FROM dibs.lock JOIN unnest($2::bigint[], $3::text[]) AS seen (token, pattern) USING (token, pattern)
+    WHERE board = $1 ORDER BY lock.pattern, lock.token FOR NO KEY UPDATE OF lock SKIP LOCKED)
+{_UNLESS_ALL}
+FROM held JOIN unnest($2::bigint[], $3::text[], $4::bigint[], $5::bool[]) AS seen (token, pattern, version, renewed)
+    USING (token, pattern, version)
+WHERE NOT renewed OR expires_at > {clock("$6")}
 """
 
-
-# Locks whose literal prefix is one of some, or lies in one of some ranges. The index has the first 600 characters.
-NEAR = """dibs.lock WHERE board = $1
-    AND (substr(prefix, 1, 600) = ANY(${0}::text[])
-        OR (substr(prefix, 1, 600) >= ${2}::text AND substr(prefix, 1, 600) <= ${3}::text))
-    AND (prefix = ANY(${1}::text[]) OR EXISTS (
-        SELECT FROM unnest(${4}::text[], ${5}::text[]) AS below (low, high)
-        WHERE prefix COLLATE "C" >= low COLLATE "C" AND prefix COLLATE "C" < high COLLATE "C"))
-"""
-
-
-def _both(select: str) -> dict[bool, str]:
-    return {True: f"{select} FOR NO KEY UPDATE", False: select}
-
-
-# Tasks: one by number and id; many by id.
-TASK_AGAIN = _both(f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND seq = $2 AND id = $3")
-TASKS_BY_ID = _both(f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND id = ANY($2::text[]) ORDER BY seq")
-
-
-# Leases that have run out; everything somebody works on; one name's.
-_DUE = f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= $2"
-DUE = {
-    True: f"{_DUE} ORDER BY lease_expires_at LIMIT $3 FOR NO KEY UPDATE SKIP LOCKED",
-    False: f"{_DUE} ORDER BY lease_expires_at LIMIT $3",
-}
-IN_PROGRESS = f"SELECT {TASK} FROM dibs.task WHERE board = $1 AND status = 'in_progress' ORDER BY lease_expires_at"
+# Tasks by id; leases that have run out; what is in progress; who holds something; who waits for some.
+TASKS_BY_ID = f"SELECT {ROW} FROM dibs.task WHERE board = $1 AND id = ANY($2::text[]) ORDER BY seq"
+_DUE = f"""
+SELECT {ROW} FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= (SELECT {clock("$2")})
+ORDER BY lease_expires_at LIMIT $3"""
+DUE = {True: f"{_DUE} FOR NO KEY UPDATE SKIP LOCKED", False: _DUE}
+IN_PROGRESS = f"SELECT {ROW} FROM dibs.task WHERE board = $1 AND status = 'in_progress' ORDER BY lease_expires_at"
 IN_PROGRESS_BY = f"""
-SELECT {TASK} FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND assigned_to = $2 ORDER BY lease_expires_at
+SELECT {ROW} FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND assigned_to = $2 ORDER BY lease_expires_at
 """
-_DEPENDANTS = f"""
-SELECT {TASK} FROM dibs.task WHERE board = $1
+HOLDERS = """
+SELECT DISTINCT holder FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND holder IS NOT NULL
+UNION SELECT holder FROM dibs.lock WHERE board = $1
+"""
+DEPENDANTS = f"""
+SELECT {ROW} FROM dibs.task WHERE board = $1
     AND seq IN (SELECT task FROM dibs.dependency WHERE board = $1 AND needs = ANY($2::bigint[])) ORDER BY seq
 """
-DEPENDANTS = _both(_DEPENDANTS)
+
+
+def ready(queue: str, only_any: bool, claim: bool, one: bool) -> str:
+    """The best ready tasks of a queue: $2 rank and $3 number from which on, $4 path lists to leave out, $5 how many
+    (unless `one`). The last column is the floor of the rank's watermark."""
+    limit = "1" if one else "$5::int"
+    number = "0 + seq" if only_any else "seq + 0"  # the order of one index only: see `schema`
+    return f"""
+    SELECT found.*, mark.floor FROM dibs.ready_watermark AS mark CROSS JOIN LATERAL (
+        SELECT {ROW} FROM dibs.task
+        WHERE board = $1 AND {IS_READY} AND {QUEUES[queue]} AND rank = mark.rank
+            AND {number} >= CASE WHEN mark.rank = $2 THEN greatest(mark.floor, $3) ELSE mark.floor END
+            {"AND reserved = 'any'" if only_any else ""}
+            AND (paths IS NULL OR paths <> ALL($4::text[]))
+        ORDER BY {number} LIMIT {limit} {"FOR NO KEY UPDATE SKIP LOCKED" if claim else ""}) AS found
+    WHERE mark.board = $1 AND mark.queue = '{queue}' AND mark.rank >= $2
+    ORDER BY mark.rank LIMIT {limit}"""
+
+
+# Writing tasks.
+TASK_COLUMNS = f"board, {TASK}, open_blockers"
+INSERT = f"INSERT INTO dibs.task ({TASK_COLUMNS}) VALUES ({', '.join(f'${n}' for n in range(1, 30))})"
+SAVE = """
+UPDATE dibs.task SET status = $2, assigned_to = $3, depends_on = $4, result = $5, claimed_at = $6, completed_at = $7,
+    token = $8, lease = $9, lease_expires_at = $10, holder = $11, steps = $12, blockers = $13, open_blockers = $14,
+    attempts = $15, unmet = $16, last_event = $17, claim_mark = CASE WHEN token = $8 THEN claim_mark END
+WHERE board = $1 AND seq = $18
+"""
+# Dependencies of a task: ids of what it needs, and its number beside each. `dependants` follows.
 LINK = """
-INSERT INTO dibs.dependency (board, needs, task) SELECT $1, * FROM unnest($2::bigint[], $3::bigint[])
-ON CONFLICT DO NOTHING
+WITH wanted AS MATERIALIZED (
+    SELECT need.seq AS needs, edge.task FROM unnest($2::text[], $3::bigint[]) AS edge (need, task)
+    JOIN dibs.task AS need ON need.board = $1 AND need.id = edge.need),
+made AS (
+    INSERT INTO dibs.dependency (board, needs, task) SELECT $1, needs, task FROM wanted ON CONFLICT DO NOTHING
+    RETURNING needs)
+UPDATE dibs.task SET dependants = dependants + change.by FROM (
+    SELECT needs, count(*) AS by FROM made GROUP BY needs) AS change
+WHERE board = $1 AND seq = change.needs
 """
 UNLINK = """
-DELETE FROM dibs.dependency USING unnest($2::bigint[], $3::bigint[]) AS gone (needs, task)
-WHERE board = $1 AND dependency.needs = gone.needs AND dependency.task = gone.task
+WITH gone AS (
+    DELETE FROM dibs.dependency USING unnest($2::text[], $3::bigint[]) AS edge (need, task), dibs.task AS need
+    WHERE need.board = $1 AND need.id = edge.need
+        AND dependency.board = $1 AND dependency.needs = need.seq AND dependency.task = edge.task
+    RETURNING dependency.needs)
+UPDATE dibs.task SET dependants = dependants - change.by FROM (
+    SELECT needs, count(*) AS by FROM gone GROUP BY needs) AS change
+WHERE board = $1 AND seq = change.needs
 """
+# A task was completed: those that wait for it wait for one less, and no watermark lies above one that is ready now.
+SATISFY = f"""
+WITH waiting AS MATERIALIZED (
+    SELECT seq FROM dibs.task
+    WHERE board = $1 AND seq IN (SELECT task FROM dibs.dependency WHERE board = $1 AND needs = $2)
+    ORDER BY seq FOR NO KEY UPDATE),
+lowered AS (
+    UPDATE dibs.task SET unmet = unmet - 1 FROM waiting WHERE board = $1 AND task.seq = waiting.seq
+    RETURNING task.seq, rank, reserved, status, unmet, open_blockers),
+freed AS (
+    SELECT CASE reserved WHEN 'human' THEN 'human' ELSE 'open' END AS queue, rank, min(seq) AS seq
+    FROM lowered WHERE {IS_READY} GROUP BY 1, 2)
+INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor) SELECT $1, queue, rank, seq FROM freed
+ON CONFLICT (board, queue, rank) DO UPDATE SET floor = excluded.floor WHERE mark.floor > excluded.floor
+"""
+# Where the ready tasks of a rank begin: never above a ready one, and there before one is.
+LOWER_WATERMARKS = """
+INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor)
+SELECT $1, * FROM unnest($2::text[], $3::int[], $4::bigint[])
+ON CONFLICT (board, queue, rank) DO UPDATE SET floor = excluded.floor WHERE mark.floor > excluded.floor
+"""
+
+
+def raise_watermark(queue: str) -> str:
+    """$2 the rank, $3 the sequence of tasks, $4 how far it must be behind: several may have seen that at once, and what
+    each of them writes is read by every claim until it can be vacuumed. The caller has shut out all who make tasks
+    ready."""
+    return f"""
+    WITH was AS MATERIALIZED (
+        SELECT floor FROM dibs.ready_watermark WHERE board = $1 AND queue = '{queue}' AND rank = $2),
+    found AS MATERIALIZED (
+        SELECT coalesce(
+            (SELECT seq FROM dibs.task
+             WHERE board = $1 AND {IS_READY} AND {QUEUES[queue]} AND rank = $2 AND seq + 0 >= (SELECT floor FROM was)
+             ORDER BY seq + 0 LIMIT 1),
+            (SELECT coalesce(pg_sequence_last_value($3::regclass), 0) + 1)) AS floor)
+    UPDATE dibs.ready_watermark SET floor = found.floor FROM was, found
+    WHERE board = $1 AND queue = '{queue}' AND rank = $2 AND found.floor > was.floor + $4::bigint"""
+
+
 EDGES = """
 SELECT coalesce(task.id, 'number ' || edge.task), coalesce(need.id, 'number ' || edge.needs)
 FROM dibs.dependency AS edge
@@ -145,79 +225,36 @@ LEFT JOIN dibs.task ON task.board = $1 AND task.seq = edge.task
 LEFT JOIN dibs.task AS need ON need.board = $1 AND need.seq = edge.needs
 WHERE edge.board = $1 ORDER BY edge.task, edge.needs
 """
-COUNT_DEPENDANTS = """
-UPDATE dibs.task SET dependants = dependants + change.by FROM unnest($2::bigint[], $3::int[]) AS change (seq, by)
-WHERE board = $1 AND task.seq = change.seq
-"""
 
-TASK_COLUMNS = f"board, {TASK}, open_blockers, dependants"
-INSERT = f"INSERT INTO dibs.task ({TASK_COLUMNS}) VALUES ({', '.join(f'${n}' for n in range(1, 31))})"
-SAVE = f"""
-UPDATE dibs.task SET status = $2, assigned_to = $3, depends_on = $4, result = $5, claimed_at = $6, completed_at = $7,
-    token = {number("$8")}, lease = $9, lease_expires_at = $10, holder = $11, steps = $12,
-    blockers = $13, open_blockers = $14, attempts = $15, unmet = $16, last_event = {number("$17")},
-    stamp = CASE WHEN token = $8 THEN stamp END
-WHERE board = $1 AND seq = $18
-"""
-
-# Where the ready tasks of a rank begin. A front is there before a task of its rank is, and never above a ready one.
-ADD_FRONTS = """
-INSERT INTO dibs.front (board, lane, rank, low) SELECT $1, * FROM unnest($2::text[], $3::int[], $4::bigint[])
-ON CONFLICT DO NOTHING
-"""
-LOWER_FRONTS = """
-UPDATE dibs.front SET low = made.low FROM unnest($2::text[], $3::int[], $4::bigint[]) AS made (lane, rank, low)
-WHERE front.board = $1 AND front.lane = made.lane AND front.rank = made.rank AND front.low > made.low
-"""
-
-
-def raise_front(lane: str) -> str:
-    """$2 the rank, $3 the sequence of tasks, $4 how far it must be behind: several may have seen that at once, and what
-    each of them writes is read by every claim until it can be vacuumed. The caller has shut out all who make tasks
-    ready."""
-    return f"""
-    WITH was AS MATERIALIZED (SELECT low FROM dibs.front WHERE board = $1 AND lane = '{lane}' AND rank = $2),
-    found AS MATERIALIZED (
-        SELECT coalesce(
-            (SELECT seq FROM dibs.task
-             WHERE board = $1 AND {IS_READY} AND {LANES[lane]} AND rank = $2 AND seq + 0 >= (SELECT low FROM was)
-             ORDER BY seq + 0 LIMIT 1),
-            (SELECT coalesce(pg_sequence_last_value($3::regclass), 0) + 1)) AS low)
-    UPDATE dibs.front SET low = found.low FROM was, found
-    WHERE board = $1 AND lane = '{lane}' AND rank = $2 AND found.low > was.low + $4"""
-
-
-# Locks.
-_LOCKS = f"SELECT {LOCK} FROM dibs.lock WHERE board = $1"
+# Locks: all; one name's; those that have run out; those whose literal prefix is one of some, or lies in one of some
+# ranges (the index has the first 600 characters).
+_LOCKS = f"SELECT {LOCK_ROW} FROM dibs.lock WHERE board = $1"
 LOCKS = f"{_LOCKS} ORDER BY pattern, token"
 LOCKS_BY = f"{_LOCKS} AND worker = $2 ORDER BY pattern, token"
-LOCKS_OF_TASK = f"{_LOCKS} AND task_id = $2 ORDER BY pattern, token"
-_LOCKS_NEAR = f"SELECT {LOCK} FROM {NEAR.format(*range(2, 8))} ORDER BY pattern, token"
-LOCKS_NEAR = _both(_LOCKS_NEAR)
+LOCKS_EXPIRED = f"{_LOCKS} AND expires_at <= (SELECT {clock('$2')}) ORDER BY pattern, token"
+LOCKS_NEAR = f"""{_LOCKS}
+    AND (substr(prefix, 1, 600) = ANY($2::text[])
+        OR (substr(prefix, 1, 600) >= $4::text AND substr(prefix, 1, 600) <= $5::text))
+    AND (prefix = ANY($3::text[]) OR EXISTS (
+        SELECT FROM unnest($6::text[], $7::text[]) AS below (low, high)
+        WHERE prefix COLLATE "C" >= low COLLATE "C" AND prefix COLLATE "C" < high COLLATE "C"))
+    ORDER BY pattern, token"""
 SAVE_LOCK = f"""
 INSERT INTO dibs.lock (board, {LOCK}, prefix, worker)
-VALUES ($1, $2, $3, {number("$4")}, $5, $6, $7, $8, $9, $10, $11, $12)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (board, token, hashtextextended(pattern, 0), hashtextextended(pattern, 1)) DO UPDATE
 SET holder = excluded.holder, acquired_at = excluded.acquired_at,
     expires_at = excluded.expires_at, lease = excluded.lease, shared = excluded.shared, task_id = excluded.task_id,
     worktree = excluded.worktree, worker = excluded.worker
 """
-# In the order in which all hold them.
 DROP_LOCKS = """
-WITH held AS MATERIALIZED (
-    SELECT lock.pattern, lock.token FROM dibs.lock
-    JOIN unnest($2::text[], $3::bigint[]) AS gone (pattern, token)
-        ON lock.token = gone.token AND lock.pattern = gone.pattern
-    WHERE lock.board = $1 ORDER BY lock.pattern, lock.token FOR UPDATE OF lock)
-DELETE FROM dibs.lock USING held WHERE lock.board = $1 AND lock.token = held.token AND lock.pattern = held.pattern
+DELETE FROM dibs.lock USING unnest($2::text[], $3::bigint[]) AS gone (pattern, token)
+WHERE lock.board = $1 AND lock.token = gone.token AND lock.pattern = gone.pattern
 """
 
 # The changelog.
 EVENT_COLUMNS = f"board, {EVENT}, previous"
-APPEND = f"""
-INSERT INTO dibs.event ({EVENT_COLUMNS})
-VALUES ($1, {number("$2")}, $3, $4, $5, $6, $7, $8, $9, {in_text("$10", "$2")}, {number("$11")})
-"""
+APPEND = f"INSERT INTO dibs.event ({EVENT_COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
 _EVENTS = f"SELECT {EVENT} FROM dibs.event WHERE board = $1 AND seq > $2 ORDER BY seq"
 EVENTS = {newest: f"{_EVENTS}{' DESC' * newest} LIMIT $3" for newest in (False, True)}
 # One task's history, from its newest event back to a number, at most so many.
@@ -227,22 +264,20 @@ WITH RECURSIVE past AS (
      WHERE board = $1 AND seq = (SELECT last_event FROM dibs.task WHERE board = $1 AND id = $2) AND seq > $3)
     UNION ALL
     SELECT {", ".join("e." + c for c in EVENT.split(", "))}, e.previous, past.nth + 1 FROM past
-    JOIN dibs.event e ON e.board = $1 AND e.seq = past.previous AND e.seq > $3 AND past.nth < $4)
+    JOIN dibs.event e ON e.board = $1 AND e.seq = past.previous AND e.seq > $3 AND past.nth < $4::bigint)
 SELECT {EVENT} FROM past ORDER BY seq
 """
 # Requests, messages, marks.
-RECALL = "SELECT answer FROM dibs.request WHERE board = $1 AND key = $2"
-REMEMBER = "INSERT INTO dibs.request (board, key, answer, time) VALUES ($1, $2, {answer}, $4)"
+REMEMBER = "INSERT INTO dibs.request (board, key, answer, time) VALUES ($1, $2, $3, $4)"
 FORGET = "DELETE FROM dibs.request WHERE board = $1 AND time < $2"
 REQUESTS = "SELECT key, answer, time FROM dibs.request WHERE board = $1 ORDER BY key"
-POST = f"""
-INSERT INTO dibs.message (board, seq, time, sender, recipient, content) VALUES ($1, {number("$2")}, $3, $4, $5, $6)
-"""
+REQUEST = "SELECT key, answer, time FROM dibs.request WHERE board = $1 AND key = $2"
+POST = "INSERT INTO dibs.message (board, seq, time, sender, recipient, content) VALUES ($1, $2, $3, $4, $5, $6)"
 _MESSAGES = "SELECT sender, content, recipient, time, seq FROM dibs.message WHERE board = $1 AND seq > $2"
 _FOR = " AND (recipient = $4 OR (recipient IS NULL AND sender <> $4)) AND seq <= $5"
 MESSAGES = {newest: f"{_MESSAGES} ORDER BY seq{' DESC' * newest} LIMIT $3" for newest in (False, True)}
 MESSAGES_TO = {newest: f"{_MESSAGES}{_FOR} ORDER BY seq{' DESC' * newest} LIMIT $3" for newest in (False, True)}
-MARK = "SELECT mark FROM dibs.reader WHERE board = $1 AND name = $2"
+MARK = "SELECT name, mark FROM dibs.reader WHERE board = $1 AND name = $2"
 SET_MARK = """
 INSERT INTO dibs.reader (board, name, mark) VALUES ($1, $2, $3)
 ON CONFLICT (board, name) DO UPDATE SET mark = excluded.mark
@@ -260,8 +295,8 @@ GROUPS = {
     "cancelled": (f"{_IS_CLOSED} AND status = 'cancelled'", "completed_at DESC"),
 }
 _OPEN = (
-    ("pending", f"{IS_READY} AND {LANES['open']}"),
-    ("pending", f"{IS_READY} AND {LANES['human']}"),
+    ("pending", f"{IS_READY} AND {QUEUES['open']}"),
+    ("pending", f"{IS_READY} AND {QUEUES['human']}"),
     ("pending", _IS_WAITING),
     ("in_progress", "status = 'in_progress'"),
     ("review", "status = 'review'"),

@@ -1,4 +1,4 @@
-"""The short ways of `dibs.stores.postgres.quick` do what the rules do: the same calls on two boards, of which one has
+"""The short ways of `dibs.stores.postgres.fast_path` do what the rules do: the same calls on two boards, of which one has
 only the long way, leave the same rows in every table."""
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from psycopg.rows import dict_row
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.errors import DibsError
 from dibs.stores.postgres.failures import is_lost
-from dibs.stores.postgres.links import MOST, Link
+from dibs.stores.postgres.connections import MOST
+from dibs.stores.postgres.round_trips import Connection
 from dibs.stores.postgres.prepared import Prepared
-from dibs.stores.postgres.quick import CLAIM, CLAIM_MANY, COMPLETE
+from dibs.stores.postgres.fast_path import CLAIM, CLAIM_MANY, COMPLETE
 from dibs.worker import boot, host, process_start
 from tests.clocks import HandClock
 from tests.contract.test_differential import Call, call, plain
@@ -83,7 +84,7 @@ class Counted:
 def learn(board: TaskBoard) -> None:
     """Its connection is taken for one that has been used often: the short ways are prepared from now on."""
     store: Any = board.store
-    for link in store.links._idle:
+    for link in store.connections._idle:
         link._alone = dict.fromkeys((CLAIM, CLAIM_MANY, COMPLETE), 1000)
 
 
@@ -505,8 +506,8 @@ def test_what_is_run_often_is_prepared_once_by_each_connection(server: Server) -
             assert task is not None
             task.complete("done")
         store: Any = board.store
-        (link,) = store.links._idle
-        names = {name for (name,) in link.connection.execute("SELECT name FROM pg_prepared_statements").fetchall()}
+        (link,) = store.connections._idle
+        names = {name for (name,) in link.raw.execute("SELECT name FROM pg_prepared_statements").fetchall()}
         assert sorted(name.rpartition("_")[2] for name in names if name.startswith("dibs_")) == ["1", "2"]
 
 
@@ -550,7 +551,7 @@ def learned(server: Server) -> Iterator[tuple[TaskBoard, Any]]:
         for _ in range(2):  # the first claim of a process takes the long way: it looks who is dead
             work(board)
         store: Any = board.store
-        (link,) = store.links._idle
+        (link,) = store.connections._idle
         assert len(link._prepared) == 2
         yield board, link
 
@@ -566,15 +567,15 @@ def assert_goes_on(board: TaskBoard, link: Any) -> None:
     for _ in range(3):
         work(board)
     store: Any = board.store
-    assert store.links._idle == [link]
-    assert store.links.prepares
+    assert store.connections._idle == [link]
+    assert store.connections.prepares
     assert len(link._prepared) == 2
 
 
 @pytest.mark.parametrize("how", ["DEALLOCATE ALL", "DISCARD ALL"])
 def test_statements_that_the_server_has_forgotten_are_prepared_again(server: Server, how: str) -> None:
     with learned(server) as (board, link):
-        link.connection.execute(how.encode())
+        link.raw.execute(how.encode())
         assert_goes_on(board, link)
         assert board.completed_count == 5
 
@@ -600,7 +601,7 @@ def test_a_refusal_that_the_driver_stumbles_over_is_a_lost_connection(
         with pytest.raises(psycopg.OperationalError) as caught:
             link.trip([("SELECT 1", ()), ("SELECT 2", ())])
         assert is_lost(caught.value)
-        assert link.connection.closed
+        assert link.raw.closed
         work(board)
 
 
@@ -623,9 +624,9 @@ def test_a_connection_that_an_interrupted_call_has_dropped_is_not_waited_for(ser
     with TaskBoard.open(server.url(board=f"q{uuid.uuid4().hex}"), create=True, worker="ann") as board:
         store: Any = board.store
         for _ in range(MOST + 1):
-            store.links.take()  # and never given back
+            store.connections.take()  # and never given back
         gc.collect()
-        assert len(store.links._busy) == 0
+        assert len(store.connections._busy) == 0
 
 
 def test_a_connection_that_ends_as_soon_as_it_is_made_is_tried_again(
@@ -633,16 +634,16 @@ def test_a_connection_that_ends_as_soon_as_it_is_made_is_tried_again(
 ) -> None:
     ended: list[int] = []
 
-    def made(connection: psycopg.Connection[Any]) -> Link:
+    def made(connection: psycopg.Connection[Any]) -> Connection:
         if not ended:
             ended.append(connection.info.backend_pid)
             server.execute(f"SELECT pg_terminate_backend({ended[0]})")
-        return Link(connection)
+        return Connection(connection)
 
     with TaskBoard.open(server.url(board=f"q{uuid.uuid4().hex}"), create=True, worker="ann") as board:
         store: Any = board.store
-        store.links.close()
-        monkeypatch.setattr("dibs.stores.postgres.links.Link", made)
+        store.connections.close()
+        monkeypatch.setattr("dibs.stores.postgres.connections.Connection", made)
         board.add("x")
         assert ended
         assert board.pending_count == 1

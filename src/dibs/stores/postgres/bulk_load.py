@@ -8,7 +8,7 @@ their client (`tx.QUIET`), and whoever provides the rows may need a while for th
 from __future__ import annotations
 
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.trips import lane_of
+from dibs.stores.postgres.tx import queue_of
 from dibs.stores.queries import LOCK
 from dibs.stores.rows import event_row, insert_row, lock_row
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from dibs.model import BoardTask, Event, Lock, Message
-    from dibs.stores.postgres.links import Link, Row
+    from dibs.stores.postgres.round_trips import Connection, Row
     from dibs.stores.postgres.store import PostgresStore
 
 
-def fill(
-    link: Link,
+def load(
+    connection: Connection,
     store: PostgresStore,
     tasks: Iterable[BoardTask],
     locks: Iterable[Lock],
@@ -56,33 +56,33 @@ def fill(
         return ((board, number[need], seq) for need, seq in edges)
 
     dependants: dict[int, int] = {}
-    fronts: dict[tuple[str, int], int] = {}
+    watermarks: dict[tuple[str, int], int] = {}
 
     def rows() -> Iterator[Row]:
         for need, _ in edges:
             dependants[number[need]] = dependants.get(number[need], 0) + 1
         for task in tasks:
             if task.is_ready:
-                key = (lane_of(task), -task.priority)
-                fronts[key] = min(task.seq, fronts.get(key, task.seq))
+                key = (queue_of(task), -task.priority)
+                watermarks[key] = min(task.seq, watermarks.get(key, task.seq))
             yield (board, *insert_row(task, newest.get(task.id, 0)), dependants.get(task.seq, 0))
 
-    link.copy("dibs.event", q.EVENT_COLUMNS, changelog())
-    link.copy("dibs.dependency", "board, needs, task", _begun(wanted))
-    link.copy("dibs.task", q.TASK_COLUMNS, rows())
-    link.copy("dibs.lock", f"board, {LOCK}, prefix, worker", ((board, *lock_row(lock)) for lock in locks))
+    connection.copy("dibs.event", q.EVENT_COLUMNS, changelog())
+    connection.copy("dibs.dependency", "board, needs, task", _begun(wanted))
+    connection.copy("dibs.task", f"{q.TASK_COLUMNS}, dependants", rows())
+    connection.copy("dibs.lock", f"board, {LOCK}, prefix, worker", ((board, *lock_row(lock)) for lock in locks))
     posted = ((board, m.seq, m.time, m.sender, m.to, m.content) for m in messages)
-    link.copy("dibs.message", "board, seq, time, sender, recipient, content", posted)
-    link.copy("dibs.reader", "board, name, mark", ((board, name, mark) for name, mark in marks.items()))
+    connection.copy("dibs.message", "board, seq, time, sender, recipient, content", posted)
+    connection.copy("dibs.reader", "board, name, mark", ((board, name, mark) for name, mark in marks.items()))
     kept = ((board, key, answer, time) for key, (answer, time) in requests.items())
-    link.copy("dibs.request", "board, key, answer, time", kept)
-    keys = sorted(fronts)
-    values = (board, [k[0] for k in keys], [k[1] for k in keys], [fronts[k] for k in keys])
-    link.trip([(q.ADD_FRONTS, values), (q.LOWER_FRONTS, values)])
+    connection.copy("dibs.request", "board, key, answer, time", kept)
+    keys = sorted(watermarks)
+    values = (board, [k[0] for k in keys], [k[1] for k in keys], [watermarks[k] for k in keys])
+    connection.trip([(q.LOWER_WATERMARKS, values)])
     if number:
-        link.trip([(q.SET_NUMBERS, (store.tasks, max(number.values())))])
+        connection.trip([(q.SET_NUMBERS, (store.tasks, max(number.values())))])
     if last:
-        link.trip([(q.SET_NUMBERS, (store.events, last))])
+        connection.trip([(q.SET_NUMBERS, (store.events, last))])
 
 
 def _begun(rows: Callable[[], Iterator[Row]]) -> Iterator[Row]:

@@ -1,15 +1,15 @@
-"""The short ways: the common claim and the common completion as one statement each, in one trip.
+"""The fast path: the plain claim and the plain completion as one statement each, in one round trip.
 
-These are the only rules that are written twice, in Python (`rules.claim`, `rules.complete`) and here; the test
-tests/postgres/test_quick.py runs both on the same boards and compares every row and event. A case that is not the
-common one is left alone here: nothing changes, the answer is None, and the long way decides.
+These are rules that are written twice, in Python (`rules.claim`, `rules.complete`) and here. The test
+tests/postgres/test_fast_path.py runs both on the same boards and compares every row and event. Where a case is not
+plain nothing changes, the answer is None, and the transaction decides.
 
-Common claim: nothing is due, there are as many as asked for, and they ask for no files. Common completion: a live claim
+Plain claim: nothing is due, there are as many as asked for, and they ask for no files. Plain completion: a live claim
 known by its token, no files, no review, nobody who waits for the task (`dependants`, which is exact while the row is
 locked: whoever adds an edge changes that row).
 
-If the connection breaks before the answer has come, a claim is looked for by the `stamp` that it left; a completion can
-simply be done again, by its token.
+If the connection breaks before the answer has come, a claim is looked for by the random `claim_mark` that it left; a
+completion can simply be done again, by its token.
 """
 
 from __future__ import annotations
@@ -33,45 +33,45 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dibs.model import BoardTask, Worker
-    from dibs.stores.postgres.links import Link, Row
+    from dibs.stores.postgres.round_trips import Connection, Row
     from dibs.stores.postgres.store import PostgresStore
 
 _TOKEN = TASK.split(", ").index("token")
 _NOW = "coalesce($2::float8, extract(epoch FROM clock_timestamp())::float8)"
 
-# $1 board, $2 the tests' time, $3 sequence, $4 gate, $5 name, $6 holder, $7 lease, $8 stamp, $9 kind, $10 to $12 the
+# $1 board, $2 the tests' time, $3 sequence, $4 gate, $5 name, $6 holder, $7 lease, $8 mark, $9 kind, $10 to $12 the
 # event's data around what the database knows; for many $13 how many. The claim of one is a statement of its own: the
 # server sets the whole statement up for every claim, so there is nothing in it that only many need. Nor would a limit
 # that is a parameter do: the server takes that for a tenth of all tasks, thinks poorly of the plan that it could
 # keep on a large board, and makes another for every claim, at the price of a claim.
 _CLOCK = f"clock AS MATERIALIZED (SELECT {_NOW} AS now, {q.EXACT})"
 _PICKED = f"""picked AS MATERIALIZED (
-    SELECT found.*, front.low FROM dibs.front CROSS JOIN LATERAL (
+    SELECT found.*, mark.floor FROM dibs.ready_watermark AS mark CROSS JOIN LATERAL (
         SELECT seq, rank, last_event, paths, assigned_to FROM dibs.task
-        WHERE board = $1 AND {q.IS_READY} AND {q.LANES["open"]} AND rank = front.rank AND seq + 0 >= front.low
+        WHERE board = $1 AND {q.IS_READY} AND {q.QUEUES["open"]} AND rank = mark.rank AND seq + 0 >= mark.floor
         ORDER BY seq + 0 LIMIT @ FOR NO KEY UPDATE SKIP LOCKED) found
-    WHERE front.board = $1 AND front.lane = 'open' AND NOT EXISTS (
+    WHERE mark.board = $1 AND mark.queue = 'open' AND NOT EXISTS (
         SELECT FROM dibs.task
         WHERE board = $1 AND status = 'in_progress' AND lease_expires_at <= (SELECT now FROM clock))
-    ORDER BY front.rank LIMIT @)"""
+    ORDER BY mark.rank LIMIT @)"""
 _CLAIMED = f"""claimed AS (
     UPDATE dibs.task SET status = 'in_progress', assigned_to = $5, holder = $6, token = numbered.number,
         claimed_at = numbered.now, lease = $7, lease_expires_at = numbered.now + $7, completed_at = NULL,
-        attempts = attempts + 1, last_event = numbered.number, stamp = $8
+        attempts = attempts + 1, last_event = numbered.number, claim_mark = $8
     FROM numbered WHERE board = $1 AND seq = numbered.at
-    RETURNING {TASK}, numbered.low, numbered.previous),
+    RETURNING {TASK}, numbered.floor, numbered.previous),
 logged AS (
     INSERT INTO dibs.event (board, seq, time, worker, worker_type, action, task_id, data, previous)
     SELECT $1, token, claimed_at, $5, $9, 'claimed_activity', id,
         $10::text || token || $11::text || claimed_at || $12::text || lease_expires_at
             || ',"completed_at":null,"attempts":' || attempts || '}}}}', nullif(previous, 0)
     FROM claimed)"""
-_ANSWER = ", ".join("claimed." + column for column in (*TASK.split(", "), "low"))
+_ANSWER = ", ".join("claimed." + column for column in (*TASK.split(", "), "floor"))
 
 CLAIM = f"""
 WITH {_CLOCK}, {_PICKED.replace("@", "1")},
 numbered AS MATERIALIZED (
-    SELECT seq AS at, low, last_event AS previous, {q.drawn("$3", "$4")} AS number, now
+    SELECT seq AS at, floor, last_event AS previous, {q.drawn("$3", "$4")} AS number, now
     FROM picked, clock WHERE paths IS NULL AND assigned_to IS NULL),
 {_CLAIMED}
 SELECT {_ANSWER}, picked.paths FROM picked LEFT JOIN claimed ON true
@@ -81,8 +81,8 @@ WITH {_CLOCK}, {_PICKED.replace("@", "$13")},
 common AS MATERIALIZED (SELECT count(*) = $13 AND bool_and(paths IS NULL AND assigned_to IS NULL) AS yes FROM picked),
 gated AS MATERIALIZED (SELECT {q.gate("$3", "$4")} FROM common WHERE yes),
 numbered AS MATERIALIZED (
-    SELECT seq AS at, low, last_event AS previous, nextval($3::regclass) AS number, now
-    FROM gated, (SELECT seq, low, last_event FROM picked ORDER BY rank, seq) picked, clock),
+    SELECT seq AS at, floor, last_event AS previous, nextval($3::regclass) AS number, now
+    FROM gated, (SELECT seq, floor, last_event FROM picked ORDER BY rank, seq) picked, clock),
 {_CLAIMED}
 SELECT {_ANSWER}, CASE WHEN NOT yes THEN (SELECT paths FROM picked ORDER BY rank, seq LIMIT 1) END
 FROM common LEFT JOIN claimed ON true
@@ -116,9 +116,9 @@ logged AS (
 SELECT {TASK} FROM ended
 """
 
-BY_STAMP = f"""
-SELECT {TASK}, 0, NULL FROM dibs.task WHERE board = $1 AND status = 'in_progress' AND assigned_to = $2 AND stamp = $3
-ORDER BY rank, seq
+BY_MARK = f"""
+SELECT {TASK}, 0, NULL FROM dibs.task
+WHERE board = $1 AND status = 'in_progress' AND assigned_to = $2 AND claim_mark = $3 ORDER BY rank, seq
 """
 GONE = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)"
 
@@ -127,8 +127,8 @@ LOOK_FOR = 5.0
 """Seconds for which a claim whose answer did not come is looked for."""
 
 
-class PostgresQuick:
-    """See `dibs.store.Quick`."""
+class FastPath:
+    """`Store.try_claim` and `Store.try_complete`."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
@@ -136,11 +136,7 @@ class PostgresQuick:
         self._pid = 0
         self._misses = 0
 
-    @property
-    def now(self) -> float:
-        return self._store.about_now
-
-    def _stamp(self) -> int:
+    def _new_mark(self) -> int:
         if self._pid != getpid():
             self._random.seed(int.from_bytes(urandom(16)))
             self._pid = getpid()
@@ -153,33 +149,33 @@ class PostgresQuick:
             self._misses = (self._misses + 1) % 50
             return None
         store = self._store
-        stamp = self._stamp()
+        mark = self._new_mark()
         clock = store.clock
         values = (
-            store.board, clock.wall() if clock else None, *store.numbers, who.name, who.text, lease, stamp, who.kind,
+            store.board, clock.wall() if clock else None, *store.numbers, who.name, who.text, lease, mark, who.kind,
             '{"set":{"status":"in_progress","assigned_to":' + dumps(who.name) + ',"holder":' + who.text + ',"token":',
             ',"claimed_at":', f',"lease":{dumps(lease)},"lease_expires_at":', *((n,) if n > 1 else ()),
         )  # fmt: skip
-        link = store.links.take()
+        connection = store.connections.take()
         try:
-            rows = self._run(link, CLAIM if n == 1 else CLAIM_MANY, values)
+            rows = self._run(connection, CLAIM if n == 1 else CLAIM_MANY, values)
         except psycopg.Error as error:
             if is_unprepared(error):
-                store.lost(link, error)
+                store.lost(connection, error)
                 return None
-            if not (is_lost(error) or link.connection.closed):
-                store.abandon(link)
-                return None  # it may be over for the long way, too; that says so
-            store.lost(link, error)
-            rows = self._look_for(who, stamp, link, error)
+            if not (is_lost(error) or connection.raw.closed):
+                store.abandon(connection)
+                return None  # it may be over for the transaction, too; that says so
+            store.lost(connection, error)
+            rows = self._look_for(who, mark, connection, error)
         if not rows or rows[0][0] is None:
             self._misses += 1
-            return []
+            return None
         self._misses = 0
         rows.sort(key=lambda row: (row[7], row[0]))
-        seq, rank, low = rows[0][0], rows[0][7], rows[0][-2]
-        if low and seq - low > store.fronts.far:
-            store.fronts.follow("open", rank)
+        seq, rank, floor = rows[0][0], rows[0][7], rows[0][-2]
+        if floor and seq - floor > store.watermark.far:
+            store.watermark.follow("open", rank)
         return [task_from(row[:-2]) for row in rows]
 
     def complete(
@@ -191,41 +187,41 @@ class PostgresQuick:
             store.board, clock.wall() if clock else None, task_id, token, *store.numbers, name, kind, result,
             dumps(result),
         )  # fmt: skip
-        link = store.links.take()
+        connection = store.connections.take()
         try:
-            rows = self._run(link, COMPLETE, values)
+            rows = self._run(connection, COMPLETE, values)
         except psycopg.Error as error:
-            if is_lost(error) or is_unprepared(error) or link.connection.closed:
-                store.lost(link, error)
+            if is_lost(error) or is_unprepared(error) or connection.raw.closed:
+                store.lost(connection, error)
             else:
-                store.abandon(link)
-            return None  # the long way knows a repeated completion by its token
+                store.abandon(connection)
+            return None  # the transaction knows a repeated completion by its token
         return task_from(rows[0]) if rows else None
 
-    def _run(self, link: Link, sql: str, values: tuple[object, ...]) -> list[Row]:
+    def _run(self, connection: Connection, sql: str, values: tuple[object, ...]) -> list[Row]:
         store = self._store
         try:
-            rows = link.run(sql, values)
+            rows = connection.trip([(sql, values)])[0]
         except psycopg.Error:
             raise
         except BaseException:
-            store.links.discard(link)
+            store.connections.discard(connection)
             raise
         if rows and (token := rows[0][_TOKEN]) is not None:
-            store.tell(link)
-            link.saw(token)
-        store.links.give(link)
+            store.tell(connection)
+            connection.saw(token)
+        store.connections.give(connection)
         return rows
 
-    def _look_for(self, who: Worker, stamp: int, link: Link, error: BaseException) -> list[Row]:
+    def _look_for(self, who: Worker, mark: int, connection: Connection, error: BaseException) -> list[Row]:
         """The claim whose answer did not come, if it was made."""
         store = self._store
         began = time.monotonic()
         while True:
             try:
                 # First that nothing more can come of it, then whether it came. Behind a pooler the first is not known.
-                gone = link.pid is not None and store.ask((GONE, (link.pid,)))[0][0][0]
-                rows = store.ask((BY_STAMP, (store.board, who.name, stamp)))[0]
+                gone = connection.pid is not None and store.ask((GONE, (connection.pid,)))[0][0][0]
+                rows = store.ask((BY_MARK, (store.board, who.name, mark)))[0]
             except Collision:
                 gone, rows = False, []  # that connection broke as well
             except BoardUnusable:

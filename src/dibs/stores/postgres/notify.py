@@ -22,7 +22,7 @@ from dibs.stores.postgres import statements as q
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.stores.postgres.links import Link, Statement
+    from dibs.stores.postgres.round_trips import Connection, Statement
     from dibs.stores.postgres.store import PostgresStore
 
 TELL_AFTER = 0.5
@@ -32,11 +32,11 @@ QUIET = 1.0
 """Seconds between two looks, soon after a change and long after one."""
 
 
-class Waking:
+class Notifier:
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
         self._wrote = float("-inf")
-        self._ear: Link | None = None
+        self._ear: Connection | None = None
         self._deaf_until = float("-inf")
         self._turn = allocate_lock()
         self._last_change = time.monotonic()
@@ -72,9 +72,9 @@ class Waking:
             if self._ear is not None and self._ear.owner != os.getpid():
                 self._ear = None  # the parent's, from before a fork
             if self._ear is None:
-                self._ear = self._store.links.extra()  # not an idle one: the next look needs that
+                self._ear = self._store.connections.extra()  # not an idle one: the next look needs that
                 self._ear.trip([(f'LISTEN "{self._channel}"', ())])
-            for _ in self._ear.connection.notifies(timeout=seconds, stop_after=1):
+            for _ in self._ear.raw.notifies(timeout=seconds, stop_after=1):
                 pass
         except (psycopg.Error, DibsError):
             self._deafen()
@@ -86,7 +86,7 @@ class Waking:
     def _deafen(self) -> None:
         ear, self._ear = self._ear, None
         if ear is not None:
-            self._store.links.discard(ear)
+            self._store.connections.discard(ear)
 
     def close(self) -> None:
         if self._turn.acquire(timeout=2.0):

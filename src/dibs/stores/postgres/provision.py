@@ -12,12 +12,12 @@ from psycopg import errors as pg
 from dibs.errors import BoardUnusable, DibsError, NoBoard
 from dibs.stores.postgres import schema as s
 from dibs.stores.postgres.addresses import parse
+from dibs.stores.postgres.connections import Connections
 from dibs.stores.postgres.failures import may_not_make, translate
-from dibs.stores.postgres.links import Links
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.stores.postgres.links import Link, Row
+    from dibs.stores.postgres.round_trips import Connection, Row
 
 # One pass over all tasks: a look for each board would cost more from a few boards on.
 BOARDS = """
@@ -44,15 +44,15 @@ SELECT (SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE ns
 """
 
 
-def find(link: Link, name: str, shown: str) -> int:
+def find(connection: Connection, name: str, shown: str) -> int:
     """The number of a board, once the schema is known to be one that this version can use."""
-    if not link.trip([(s.FIND, ())])[0][0][0]:
+    if not connection.trip([(s.FIND, ())])[0][0][0]:
         raise NoBoard(
             f"there is no board at {shown}: this database has none yet",
             hint=f"make one with: {_init(shown)}",
             url=shown,
         )
-    version, rows = (answer for answer in link.trip([(s.VERSION, ()), (s.BOARD, (name,))]))
+    version, rows = (answer for answer in connection.trip([(s.VERSION, ()), (s.BOARD, (name,))]))
     _refuse_newer(version[0][0], shown)
     if version[0][0] < len(s.MIGRATIONS):
         raise BoardUnusable(
@@ -61,7 +61,7 @@ def find(link: Link, name: str, shown: str) -> int:
             url=shown,
         )
     if not rows:
-        near = _near(link, name)
+        near = _near(connection, name)
         meant = f"did you mean {near}? " if near else ""
         raise NoBoard(
             f"there is no board named {name} in that database ({shown})",
@@ -71,42 +71,42 @@ def find(link: Link, name: str, shown: str) -> int:
     return int(rows[0][0])
 
 
-def make(link: Link, name: str, shown: str) -> None:
+def make(connection: Connection, name: str, shown: str) -> None:
     """The schema, up to date, and the board."""
-    encoding = link.trip([(s.ENCODING, ())])[0][0][0]
+    encoding = connection.trip([(s.ENCODING, ())])[0][0][0]
     if encoding != "UTF8":
         raise BoardUnusable(
             f"the database of {shown} has the encoding {encoding}, which cannot hold every text",
             hint="make one with: CREATE DATABASE work ENCODING 'UTF8' TEMPLATE template0",
             url=shown,
         )
-    if link.trip([(s.FIND, ())])[0][0][0]:
-        version, rows = link.trip([(s.VERSION, ()), (s.BOARD, (name,))])
+    if connection.trip([(s.FIND, ())])[0][0][0]:
+        version, rows = connection.trip([(s.VERSION, ()), (s.BOARD, (name,))])
         _refuse_newer(version[0][0], shown)
         if version[0][0] == len(s.MIGRATIONS) and rows:
             return
-    with link.connection.transaction():
-        link.trip([(s.MAKING, ())])
+    with connection.raw.transaction():
+        connection.trip([(s.MAKING, ())])
         # What is made belongs to whoever owns the rest, also if a superuser makes it: the owner grants and backs up.
-        if owner := link.trip([(OWNER, ())])[0]:
-            _run(link, f"SET LOCAL ROLE {owner[0][0]}")
-        _run(link, s.BEGIN)
-        version = link.trip([(s.VERSION, ())])[0]
+        if owner := connection.trip([(OWNER, ())])[0]:
+            _run(connection, f"SET LOCAL ROLE {owner[0][0]}")
+        _run(connection, s.BEGIN)
+        version = connection.trip([(s.VERSION, ())])[0]
         _refuse_newer(version[0][0] or 0, shown)
         for number in range(version[0][0] or 0, len(s.MIGRATIONS)):
-            _run(link, s.MIGRATIONS[number])
-            link.trip([(s.APPLIED, (number + 1,))])
-        if not link.trip([(s.BOARD, (name,))])[0]:
-            board = link.trip([(s.MAKE_BOARD, (name,))])[0][0][0]
-            _run(link, s.SEQUENCES.format(board=board))
+            _run(connection, s.MIGRATIONS[number])
+            connection.trip([(s.APPLIED, (number + 1,))])
+        if not connection.trip([(s.BOARD, (name,))])[0]:
+            board = connection.trip([(s.MAKE_BOARD, (name,))])[0][0][0]
+            _run(connection, s.SEQUENCES.format(board=board))
 
 
-def refused(link: Link, error: psycopg.Error, shown: str) -> DibsError:
+def refused(connection: Connection, error: psycopg.Error, shown: str) -> DibsError:
     """What to raise when `make` was not allowed to: it knows who is."""
     if not isinstance(error, pg.InsufficientPrivilege):
         return translate(error, shown)
     try:
-        owner, database, user = link.trip([(WHO, ())])[0][0]
+        owner, database, user = connection.trip([(WHO, ())])[0][0]
     except psycopg.Error:
         return translate(error, shown)
     return may_not_make(error, shown, owner, database, user)
@@ -115,37 +115,37 @@ def refused(link: Link, error: psycopg.Error, shown: str) -> DibsError:
 def listed(url: str) -> tuple[str, list[Row]]:
     """What may be shown of an address, and `boards` of its database; whichever board it names need not be there."""
     address = parse(url)
-    links = Links(address.conninfo, address.shown)
-    link = links.take()
+    pool = Connections(address.conninfo, address.shown)
+    connection = pool.take()
     try:
-        return address.shown, boards(link, address.shown)
+        return address.shown, boards(connection, address.shown)
     except psycopg.Error as error:
         raise translate(error, address.shown) from error
     finally:
-        links.give(link)
-        links.close()
+        pool.give(connection)
+        pool.close()
 
 
-def boards(link: Link, shown: str) -> list[Row]:
+def boards(connection: Connection, shown: str) -> list[Row]:
     """(name, made, open tasks, tasks, time of the last event) of every board, by name."""
-    if not link.trip([(s.FIND, ())])[0][0][0]:
+    if not connection.trip([(s.FIND, ())])[0][0][0]:
         return []
-    _refuse_newer(link.trip([(s.VERSION, ())])[0][0][0] or 0, shown)
-    return link.trip([(BOARDS, ())])[0]
+    _refuse_newer(connection.trip([(s.VERSION, ())])[0][0][0] or 0, shown)
+    return connection.trip([(BOARDS, ())])[0]
 
 
-def _near(link: Link, name: str) -> str | None:
+def _near(connection: Connection, name: str) -> str | None:
     """The board whose name is most like one that is not there."""
     from difflib import get_close_matches
 
-    names = [row[0] for row in link.trip([(SOME_NAMES, ())])[0]]
+    names = [row[0] for row in connection.trip([(SOME_NAMES, ())])[0]]
     same = [other for other in names if other.casefold() == name.casefold()]
     return next(iter(same or get_close_matches(name, names, 1)), None)
 
 
-def _run(link: Link, script: str) -> None:
+def _run(connection: Connection, script: str) -> None:
     """Several statements at once, without values."""
-    with psycopg.ClientCursor(link.connection) as cursor:
+    with psycopg.ClientCursor(connection.raw) as cursor:
         cursor.execute(script.encode())
 
 

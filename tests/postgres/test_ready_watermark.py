@@ -18,8 +18,8 @@ from dibs import BoardTask, TaskBoard, Worker
 from dibs.model import Lock
 from dibs.stores.postgres import fronts
 from dibs.stores.postgres.foresight import LEFT_TASKS, LEFT_TASKS_IF_FEW, ready
-from dibs.stores.postgres.links import Link
-from dibs.stores.postgres.quick import CLAIM
+from dibs.stores.postgres.round_trips import Connection
+from dibs.stores.postgres.fast_path import CLAIM
 from dibs.stores.postgres.store import PostgresStore
 from dibs.stores.postgres.tx import PostgresTx
 from tests.clocks import HandClock
@@ -28,7 +28,7 @@ from tests.postgres.server import Server
 from tests.processes.harness import new_seed, wait_until
 
 BELOW = """
-SELECT task.id, task.seq, front.low FROM dibs.task LEFT JOIN dibs.front ON front.board = task.board
+SELECT task.id, task.seq, front.low FROM dibs.task LEFT JOIN dibs.ready_watermark ON front.board = task.board
     AND front.lane = CASE WHEN reserved = 'human' THEN 'human' ELSE 'open' END AND front.rank = task.rank
 WHERE task.board = %s AND status = 'pending' AND unmet = 0 AND open_blockers = 0
     AND (front.low IS NULL OR front.low > task.seq)
@@ -170,7 +170,7 @@ def test_no_ready_task_ever_lies_below_its_front(server: Server, url: str) -> No
             run_together([*(work(hand) for hand in hands), watch, end])
             with psycopg.connect(server.url(), autocommit=True) as connection:
                 assert connection.execute(BELOW, [number]).fetchall() == []
-                raised = connection.execute("SELECT max(low) FROM dibs.front WHERE board = %s", [number]).fetchall()
+                raised = connection.execute("SELECT max(low) FROM dibs.ready_watermark WHERE board = %s", [number]).fetchall()
             assert raised[0][0] > 1, "no front was ever raised"
             for hand in hands:
                 hand.finish()
@@ -198,15 +198,15 @@ def test_a_front_is_not_raised_over_what_is_about_to_be_ready(server: Server, ur
             task.assigned_to = task.holder = None
             tx.save([task])
             tx.last_event()  # sends what was written
-            store.fronts.follow("open", 0)
+            store.watermark.follow("open", 0)
         assert [task.id for task in board.ready()] == ["t2"]
         again = other.claim("ben")
         assert again is not None
         assert again.id == "t2"
         assert len(taken) == 5
-        store.fronts.follow("open", 0)
+        store.watermark.follow("open", 0)
         with psycopg.connect(server.url()) as connection:
-            low = connection.execute("SELECT low FROM dibs.front WHERE board = %s", [store.board]).fetchall()
+            low = connection.execute("SELECT floor FROM dibs.ready_watermark WHERE board = %s", [store.board]).fetchall()
         assert low == [(6,)]
 
 
@@ -216,14 +216,14 @@ def test_who_raises_a_front_sees_what_was_committed_while_it_waited(
     server: Server, url: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever isolation the database gives to those who ask for none."""
-    trip = Link.trip
+    trip = Connection.trip
 
-    def patient(self: Link, statements: Any) -> Any:
+    def patient(self: Connection, statements: Any) -> Any:
         """Who raises a front waits for as long as the test needs."""
         waits = [(sql.replace("'100ms'", "'60s'"), values) for sql, values in statements]
         return trip(self, waits)
 
-    monkeypatch.setattr(Link, "trip", patient)
+    monkeypatch.setattr(Connection, "trip", patient)
     name = f"r{uuid.uuid4().hex[:20]}"
     option = f"-c default_transaction_isolation={level}".replace("d c", "d\\ c").replace("e r", "e\\ r")
     strict = f"{url}&application_name={name}&options={quote(option)}"
@@ -258,12 +258,12 @@ def test_a_front_follows_the_first_ready_task_of_each_lane_and_rank(server: Serv
             board.add_many([{"description": "x", "reserved": reserved, "priority": priority}] * 3)
         assert fronts_of(server, store) == {("open", 0): 1, ("human", 0): 4, ("open", -7): 7}
         board.claim("ann", n=4)
-        store.fronts.follow("open", 0)
+        store.watermark.follow("open", 0)
         assert fronts_of(server, store)["open", 0] == 1, "it is not far behind, and what is written stays for a while"
-        store.fronts.far = 0
+        store.watermark.far = 0
         for lane, rank in (("open", 0), ("human", 0), ("open", -7)):
-            store.fronts._tried = float("-inf")
-            store.fronts.follow(lane, rank)
+            store.watermark._tried = float("-inf")
+            store.watermark.follow(lane, rank)
         assert fronts_of(server, store) == {("open", 0): 2, ("human", 0): 4, ("open", -7): 10}
         board.release_agent_tasks("ann")
         assert fronts_of(server, store) == {("open", 0): 1, ("human", 0): 4, ("open", -7): 7}
@@ -271,7 +271,7 @@ def test_a_front_follows_the_first_ready_task_of_each_lane_and_rank(server: Serv
 
 def fronts_of(server: Server, store: PostgresStore) -> dict[tuple[str, int], int]:
     with psycopg.connect(server.url()) as connection:
-        asked = "SELECT lane, rank, low FROM dibs.front WHERE board = %s"
+        asked = "SELECT lane, rank, low FROM dibs.ready_watermark WHERE board = %s"
         return {(lane, rank): low for lane, rank, low in connection.execute(asked, [store.board])}
 
 
@@ -279,13 +279,13 @@ def fronts_of(server: Server, store: PostgresStore) -> dict[tuple[str, int], int
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
     """The statements that are sent, with their values."""
     found: list[tuple[str, Any]] = []
-    trip = Link.trip
+    trip = Connection.trip
 
-    def noted(self: Link, statements: Any) -> Any:
+    def noted(self: Connection, statements: Any) -> Any:
         found.extend(statements)
         return trip(self, statements)
 
-    monkeypatch.setattr(Link, "trip", noted)
+    monkeypatch.setattr(Connection, "trip", noted)
     return found
 
 
@@ -314,7 +314,7 @@ def test_while_a_snapshot_is_held_claims_do_not_walk_over_dead_entries(
     monkeypatch.setattr(fronts, "EVERY", 0.0)
     with board_of(server) as url, TaskBoard.open(url, worker="maker") as board:
         store = store_of(board)
-        store.fronts.far = 50 if follows else 10**9
+        store.watermark.far = 50 if follows else 10**9
         if way == "long":
             board.store.quick = None
         board.add_many([{"description": "x"}] * 3000)
