@@ -264,3 +264,25 @@ class TestAcquiring:
         assert board.get("t1").status is TaskStatus.PENDING
         board.unlock(None, BEN)
         assert board.acquire([("t1", ["a.py"])], ANN, retry=0)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("removed", ["a.py", "b.py"])
+def test_what_a_hand_removed_of_a_request_that_died_is_not_made_again(
+    board: TaskBoard, folder: Path, monkeypatch: pytest.MonkeyPatch, removed: str
+) -> None:
+    def dies(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr("dibs.dialects.eventlog.EventLog.append", dies)
+        patch.setattr(module.SpecStore, "_give_up_made", lambda _: None)
+        board.lock(["a.py", "b.py"], ANN)
+    sh(f"rm -rf spec/.locks/files/{removed}", folder)
+    with TaskBoard.open(f"spec:{folder}", durability="normal") as other:
+        other.claim(BEN, "T1")
+        left = ({"a.py", "b.py"} - {removed}).pop()
+        assert [(lock.pattern, lock.holder.name) for lock in other.locks()] == [(left, "ann")]

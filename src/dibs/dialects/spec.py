@@ -265,6 +265,8 @@ class SpecStore(FileStore):
         folder = os.path.dirname(path)
         if data is None:
             spec_folders.take_away(folder, was)
+        elif self._finishing and was is None:
+            pass  # of a request that died, and perhaps removed by hand since: nobody was told that they have it
         elif not self._take(folder, data, was) and not self._finishing:
             self._refuse_raced(folder)
 
