@@ -119,7 +119,8 @@ class SpecStore(FileStore):
             self.top_token = max(self.top_token, lock.token)
 
     def _path_of(self, name: str, owner: Owner) -> str:
-        """The path that a lock is about, as the board calls it. A hand does not record it, and may name it absolutely."""
+        """The path that a lock is about, as the board calls it. A hand does not record it, and may have named it
+        absolutely."""
         path = path_of(name, owner)
         if path == owner.path:
             return path.removeprefix("./")
@@ -130,7 +131,7 @@ class SpecStore(FileStore):
         return path
 
     def recognise(self, patterns: Sequence[str]) -> None:
-        """Many paths have the name of one lock: where it was only guessed which is meant, it may be what is asked for."""
+        """Many paths have the name of one lock. Where the path was only guessed, the one that is asked for is meant."""
         for path, name in list(self._guesses.items()):
             for pattern in patterns:
                 wanted = sanitise(pattern)
