@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any, TypeVar
 
+    from dibs.store import Tx
+
     T = TypeVar("T")
 
 
@@ -90,7 +92,17 @@ class Looking(Claiming):
         """What this worker (or an agent, if none is named) could claim now, in the order in which it would get it."""
         who = self._who(worker) or Worker("anyone")
         with self._store.read() as tx:
-            return self._available(tx, who, limit)
+            found = self._available(tx, who, limit)
+            ended = self._ended(tx, who, limit)
+        return sorted(found + ended, key=lambda task: (-task.priority, task.seq))[:limit] if ended else found
+
+    def _ended(self, tx: Tx, who: Worker, limit: int) -> list[BoardTask]:
+        """Tasks whose lease has run out, as `who` could claim them: a claim gives them back first, a read cannot."""
+        ended = tx.due(limit)
+        for task in ended:
+            rules.give_back(task, rules.SYSTEM, tx.now, None)
+        mine = rules.reserved_for(who.kind)
+        return [t for t in ended if t.is_ready and t.reserved in mine and not self._path_conflicts(tx, t, who)]
 
     def reasons(self, task_id: str, worker: Worker | str | None = None) -> list[rules.Reason]:
         """Why this worker (or anyone) cannot claim the task now; empty when it can."""
@@ -125,9 +137,10 @@ class Looking(Claiming):
         """Block, at most `timeout` seconds, until this worker could claim something; says whether it can."""
 
         def attempt() -> bool:
-            if self.ready(worker, 1):
-                return True
+            who = self._who(worker) or Worker("anyone")
             with self._store.read() as tx:
+                if list(self._available(tx, who, 1, claiming=False)):
+                    return True
                 holders = [task.holder for task in tx.in_progress()] + [lock.holder for lock in tx.locks()]
                 stuck = bool(tx.due(1)) or any(holder is not None and is_dead(holder) for holder in holders)
             if stuck:

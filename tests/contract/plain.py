@@ -131,8 +131,13 @@ class PlainBoard:
         return found
 
     def available(self, worker: Worker) -> list[str]:
-        free = [t for t in self.tasks.values() if t.status == "pending" and not self.reasons(t, worker)]
+        """What this worker would get: a claim first gives back whatever has expired."""
+        free = [t for t in self.tasks.values() if not self.reasons(t, worker) and not self._is_spent(t)]
         return [t.id for t in sorted(free, key=lambda t: (-t.priority, t.order))]
+
+    def _is_spent(self, task: PlainTask) -> bool:
+        """Will giving it back fail it?"""
+        return task.status == "in_progress" and task.max_attempts is not None and task.attempts > task.max_attempts
 
     # -- adding
 
@@ -185,7 +190,7 @@ class PlainBoard:
             return False
         if self.reasons(task, worker):
             raise Refused("not_claimable")
-        if task.status == "in_progress" and task.max_attempts is not None and task.attempts > task.max_attempts:
+        if self._is_spent(task):
             raise Refused("not_claimable")  # its lease ran out once too often: it has failed
         self.sweep()
         self._take(task, worker, lease)

@@ -306,6 +306,35 @@ class TestReasons:
         assert [task.id for task in board.ready(ANN, limit=1)] == ["b"]
         assert board.pending_count == 4
 
+    def test_what_expired_claims_hold_is_ready_in_its_place_and_waited_for_by_nobody(
+        self, board: TaskBoard, clock: HandClock
+    ) -> None:
+        board.add_many([{"description": i, "id": i} for i in ("a", "b", "c")])
+        take(board, ANN, "a", lease=60)
+        take(board, ANN, "b", lease=600)
+        clock.advance(60)
+        assert [task.id for task in board.ready(BEN)] == ["a", "c"]
+        assert [task.id for task in board.ready(BEN, limit=1)] == ["a"]
+        assert board.get("a").status is TaskStatus.IN_PROGRESS  # a read changes nothing
+        assert board.wait(BEN, 0)
+        assert take(board, BEN).id == "a"
+
+    def test_an_expired_claim_is_not_ready_for_those_who_could_not_have_it(
+        self, board: TaskBoard, clock: HandClock
+    ) -> None:
+        board.add("a", id="a", reserved="human")
+        board.add("b", id="b", max_attempts=1)
+        board.add("c", id="c", paths=["src"])
+        for task_id, worker in (("a", EVE), ("b", ANN), ("b", ANN), ("c", ANN)):
+            if board.get(task_id).status is TaskStatus.IN_PROGRESS:
+                clock.advance(60)
+            take(board, worker, task_id, lease=60)
+        clock.advance(60)
+        board.lock(["src/x.py"], ANN)
+        assert board.ready(BEN) == []
+        assert not board.wait(BEN, 0)
+        assert board.claim(BEN) is None
+
 
 def test_a_claimed_object_completes_fails_releases_and_renews(board: TaskBoard, clock: HandClock) -> None:
     for i in range(3):

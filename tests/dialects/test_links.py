@@ -84,7 +84,9 @@ class Kind:
 
 
 _ADD = ["add one", "add two", "add three", "claim", "tell all hello"]
-_WORK = ["claim", "done", "add more", "tell all again", "list", "log"]
+_WORK = ["claim", "done", "add more", "tell all again", "recover", "list", "log", "check"]
+_FINDS = ("check", "doctor")
+"""Commands that say on the screen what is wrong, and end with 1."""
 KINDS = {
     "sqlite": Kind(
         "sqlite:.dibs/board.db",
@@ -109,20 +111,21 @@ KINDS = {
             "WI-001-repo/locks/WI-001.lock",
             "WI-001-repo/locks/WI-001.lock.break",
             "WI-001-repo/locks/WI-001-A1.lock.break",
+            "WI-001-repo/locks/WI-001-A2.lock",
         ],
     ),
     "bilu": Kind(
         "bilu:.?timeout=0.1",
         [*_ADD, "rebuild --write"],
         [*_WORK, "rebuild --write"],
-        ["storage/lock", "board/config.json"],
+        ["storage/lock", "storage/lock/pid", "storage/lock/cmd", "storage/lock/break.1", "board/config.json"],
         found=False,
     ),
     "spec": Kind(
         "spec:.",
         ["claim T1", "lock a.py"],
-        ["claim T2", "lock b.py", "unlock b.py", "done T1", "list", "log"],
-        [],
+        ["claim T2", "lock b.py", "unlock b.py", "done T1", "recover --all", "list", "log", "check"],
+        [".locks/tasks/T2", ".locks/tasks/T2/owner", ".locks/files/b.py", ".locks/files/b.py/owner"],
     ),
 }
 
@@ -191,7 +194,7 @@ def harm(kind: Kind, repo: Path, outside: Path, name: str) -> list[str]:
         return [f"{name}: hangs"]
     faults = [f"{name}: changed outside"] if contents(outside) != before else []
     for verb, (code, said) in zip(kind.verbs, answers, strict=True):
-        is_clear = code in (0, 3) or (code == 1 and said.startswith("dibs: "))
+        is_clear = code in (0, 3) or (code == 1 and (said.startswith("dibs: ") or verb in _FINDS))
         if not is_clear or "internal error" in said or "Traceback" in said:
             faults.append(f"{name}: {verb}: {code}: {said}")
     return faults

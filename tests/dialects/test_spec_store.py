@@ -139,6 +139,43 @@ class TestFiles:
         board.release_agent_tasks("hand")
         assert os.listdir(folder / ".locks" / "files") == []
 
+    @pytest.mark.parametrize(
+        "name", ["src____init__.py", ".__src____init__.py", "{place}__src____init__.py", "src__sub____main__.py"]
+    )
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_what_a_hand_has_locked_is_not_had_by_the_path_that_it_meant(
+        self, board: TaskBoard, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_there: bool
+    ) -> None:
+        """The document's name for a path does not tell which path it is: more than one has it."""
+        monkeypatch.chdir(folder.parent)
+        path = "src/sub/__main__.py" if "main" in name else "src/__init__.py"
+        if is_there:
+            Path(path).parent.mkdir(parents=True)
+            Path(path).touch()
+        lock = folder / ".locks" / "files" / name.format(place=str(folder.parent.resolve()).replace("/", "__"))
+        lock.mkdir()
+        (lock / "owner").write_text("agent: hand\ntask: T1\n", "utf-8")
+        for asked in (path, str(Path(path).resolve()), "src"):
+            with pytest.raises(Busy, match="hand"):
+                board.lock([asked], ANN)
+        assert [(held.pattern, held.holder.name) for held in board.locks([path])] == [(path, "hand")]
+        assert board.locks(["other.py", "src/__init__", "src2/__init__.py"]) == []
+        if is_there:
+            assert [held.pattern for held in board.locks()] == [path]
+            board.unlock([path], "hand")
+        else:
+            board.release_agent_tasks("hand")
+        assert os.listdir(folder / ".locks" / "files") == []
+        assert board.lock([path], ANN)
+
+    def test_both_paths_that_a_hand_may_have_meant_are_held(self, board: TaskBoard, folder: Path) -> None:
+        (folder.parent / "a").mkdir()
+        (folder.parent / "a" / "b").touch()
+        (folder / ".locks" / "files" / "a__b").mkdir()
+        for path in ("a/b", "a__b"):
+            with pytest.raises(Busy, match="somebody"):
+                board.lock([path], ANN)
+
     def test_asking_again_is_fine(self, board: TaskBoard) -> None:
         first = board.lock(["a.py"], ANN)
         assert [lock.token for lock in board.lock(["a.py"], ANN)] == [lock.token for lock in first]
@@ -264,3 +301,26 @@ class TestAcquiring:
         assert board.get("t1").status is TaskStatus.PENDING
         board.unlock(None, BEN)
         assert board.acquire([("t1", ["a.py"])], ANN, retry=0)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("removed", ["a.py", "b.py"])
+def test_what_a_hand_removed_of_a_request_that_died_is_not_made_again(
+    board: TaskBoard, folder: Path, monkeypatch: pytest.MonkeyPatch, removed: str
+) -> None:
+    def dies(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dibs.dialects.eventlog.EventLog.append", dies)
+        patch.setattr(module.SpecStore, "_give_up_made", lambda _: None)
+        with pytest.raises(Killed):
+            board.lock(["a.py", "b.py"], ANN)
+    sh(f"rm -rf spec/.locks/files/{removed}", folder)
+    with TaskBoard.open(f"spec:{folder}", durability="normal") as other:
+        other.claim(BEN, "T1")
+        left = ({"a.py", "b.py"} - {removed}).pop()
+        assert [(lock.pattern, lock.holder.name) for lock in other.locks()] == [(left, "ann")]

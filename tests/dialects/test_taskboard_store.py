@@ -286,6 +286,28 @@ class TestStaleClaims:
             board.complete("a")
         assert rows(folder)[0]["status"] == "in_progress"
 
+    def test_a_claim_with_a_longer_lease_goes_stale_and_a_renewal_counts_as_a_claim(
+        self, folder: Path, clock: HandClock
+    ) -> None:
+        """As the command line makes them: for an hour, renewed by every verb."""
+        command_line = TaskBoard.open(f"taskboard:{folder}", create=True, clock=clock)
+        program = TaskBoard(state_dir=folder, stale_timeout=300, clock=clock)
+        for task_id in ("a", "b", "c"):
+            command_line.add("x", id=task_id)
+        command_line.claim(Worker("worker-1"), "a")
+        command_line.claim(Worker("worker-2"), "b", lease=60)
+        clock.advance(200)
+        command_line.renew("a", worker="worker-1")
+        clock.advance(299)
+        assert [task.id for task in program.ready()] == ["b", "c"]
+        assert taken(program, "worker-3").id == "b"
+        clock.advance(1)
+        assert command_line.ready() == [command_line.get("c")]
+        assert taken(program, "worker-4").id == "a"
+        with pytest.raises(PermissionError):
+            command_line.complete("a", worker="worker-1")
+        assert rows(folder)[0]["assigned_to"] == "worker-4"
+
     def test_without_a_stale_timeout_nothing_expires(self, board: TaskBoard, folder: Path, clock: HandClock) -> None:
         board.add("x", id="a")
         board.claim("worker-1")

@@ -361,6 +361,36 @@ def test_a_finish_that_dies_between_its_steps_is_done_or_not_done(
     assert other.get("WI-001-A1").status is (TaskStatus.COMPLETED if done else TaskStatus.IN_PROGRESS)
 
 
+def test_a_lock_that_a_hand_has_removed_is_not_made_again_for_a_claim_that_died(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = make(tmp_path)
+    killed_in(opened(tmp_path, clock), monkeypatch, "before the changelog", lambda: opened(tmp_path, clock).claim(ANN))
+    (item / "locks" / "WI-001-A1.lock").unlink()
+    other = opened(tmp_path, clock)
+    other.add("Another", id="WI-001-A3")
+    assert list((item / "locks").iterdir()) == []
+    assert other.get("WI-001-A1").status is TaskStatus.PENDING
+    assert logged(item) == ["added_activity"]
+    taken = other.claim(BEN)
+    assert taken is not None
+    assert taken.id == "WI-001-A1"
+
+
+def test_a_finish_that_died_before_its_file_is_not_made_when_a_hand_has_removed_the_lock(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = make(tmp_path)
+    board = opened(tmp_path, clock)
+    board.claim(ANN)
+    killed_in(board, monkeypatch, "before the file", lambda: board.complete("WI-001-A1", worker=ANN))
+    (item / "locks" / "WI-001-A1.lock").unlink()
+    other = opened(tmp_path, clock)
+    other.add("Another", id="WI-001-A3")
+    assert other.get("WI-001-A1").status is TaskStatus.PENDING
+    assert logged(item) == ["claimed_activity", "added_activity"]
+
+
 def test_a_lock_left_on_a_finished_activity_goes_when_it_has_ended(tmp_path: Path, clock: HandClock) -> None:
     item = make(tmp_path)
     text = (item / "progress.yaml").read_text()

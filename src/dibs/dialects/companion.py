@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 FOLDER = ".dibs"
 _ENDED = 500
-"""Ended claims that are remembered, so that a late or repeated call by their holder gets the right answer."""
+"""Ended claims that are remembered, so that a late or repeated call by their holder gets the right answer; and as many
+of tasks that are not there: `git checkout` takes their files away and brings them back."""
 _REQUESTS = 1000
 
 
@@ -41,6 +42,8 @@ class Companion:
         self.marks: dict[str, int] = {}
         self.requests: dict[str, tuple[str, float]] = {}
         self.redo: dict[str, Any] | None = None
+        self._gone: set[str] = set()
+        """The tasks with claims that are not on the board now."""
 
     # -- the file
 
@@ -74,7 +77,7 @@ class Companion:
 
     def save(self) -> None:
         """Write what is to be known from now on. Not synced: after a power failure claims go on as if by hand."""
-        ended = [i for i, entry in self.claims.items() if "expires" not in entry]
+        ended = [i for i, entry in self.claims.items() if "expires" not in entry or i in self._gone]
         for task_id in ended[:-_ENDED]:
             del self.claims[task_id]
         for key in list(self.requests)[:-_REQUESTS]:
@@ -154,10 +157,9 @@ class Companion:
         if _is_claim(entry):
             self.claims[task_id] = entry
 
-    def forget(self, known: Mapping[str, object]) -> None:
-        """Drop what is said about tasks that are no longer there."""
-        for task_id in [i for i in self.claims if i not in known]:
-            del self.claims[task_id]
+    def only(self, known: Mapping[str, object]) -> None:
+        """These are the tasks on the board. Of others no more is kept than of ended claims."""
+        self._gone = self.claims.keys() - known.keys()
 
 
 _LIMIT = 2.0**53

@@ -7,7 +7,8 @@ must be ours too; if not, the writer slept in between, and what it overwrote may
 
 `finish`, by the next writer, under the guard: if the lines are in the changelog, the write was finished. If no file has
 become what it was to become, nothing was begun, and the companion goes back to what it said. Otherwise the rest of the
-files and lines follow. Where somebody has written by hand since, the rows tell whether the write had been made.
+files and lines follow. Where somebody has written by hand since, the rows tell whether the write had been made; a file
+that is as it was, though one after it has become what it was to become, has been put back by hand, and stays so.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class FileWriting:
         undo = {"claims": {i: self.companion.claims.get(i) for i in tx.touched}, "requests": tx.remembered}
         undo["rows"] = {i: [_outline(before), _outline(self.tables.tasks.get(i))] for i, before in tx.touched.items()}
         self.companion.note(self.tables.tasks[i] for i in tx.touched if i in self.tables.tasks)
-        self.companion.forget(self.tables.tasks)
+        self.companion.only(self.tables.tasks)
         lines = self.log.encode(tx.appended)
         if files or lines:
             self.companion.redo = undo | self._redo(files, lines)
@@ -180,11 +181,13 @@ class FileWriting:
             return  # not a note of ours
         for path in [self.companion.path, *(state[0] for state in states)]:
             fs.sweep_drafts(path)  # of whoever was killed: nobody else writes while we have the guard
-        if not any(_digest(now) == becomes for _, _, becomes, _, now in states):
-            if any(_digest(now) != was for _, was, _, _, now in states):
-                self._unsure = lines, begin  # somebody by hand has written since
-            else:
-                self._undo_noted(note)  # nothing was begun, and nobody was told that it was done
+        done = [_digest(now) == becomes for _, was, becomes, _, now in states if was != becomes]
+        left = [_digest(now) == was for _, was, becomes, _, now in states if was != becomes]
+        if all(left):
+            self._undo_noted(note)  # nothing was begun, and nobody was told that it was done
+            return
+        if True not in done or True in done[left.index(True) if True in left else len(left) :]:
+            self._unsure = lines, begin  # somebody by hand has written since
             return
         for path, was, becomes, data, now in states:
             if _digest(now) == was != becomes:

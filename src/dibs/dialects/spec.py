@@ -23,7 +23,7 @@ from dibs.dialects import spec_folders
 from dibs.dialects.filestore import NOBODY, FileStore
 from dibs.dialects.filetx import DialectTx, token_at
 from dibs.dialects.isotime import moment, precise
-from dibs.dialects.spec_text import Owner, encode, file_name, parse, path_of, task_name
+from dibs.dialects.spec_text import Owner, encode, file_name, parse, path_of, sanitise, task_name
 from dibs.errors import Busy, NoBoard, NotClaimable, Unsupported
 from dibs.guards.base import is_private, private_name, remove, sweep_litter
 from dibs.guards.flock import FlockGuard
@@ -66,6 +66,8 @@ class SpecStore(FileStore):
         """The task for which each path is locked."""
         self.lock_names: dict[str, str] = {}
         """The folder of each lock that was found: a worker by hand may call a file otherwise, `./a` for example."""
+        self._guesses: dict[str, str] = {}
+        """The paths that were only guessed from the names of locks, and those names."""
         self._loaded: dict[str, bytes | None] = {}
         """The owner files, as they were loaded."""
         self._made: list[tuple[str, bytes, bytes | None]] = []
@@ -101,9 +103,9 @@ class SpecStore(FileStore):
     def _load(self, noted: set[str]) -> None:
         self._loaded = {}
         self.adopt([self._row(*found) for found in self._owners("tasks")])
-        self.lock_tasks, self.lock_names = {}, {}
+        self.lock_tasks, self.lock_names, self._guesses = {}, {}, {}
         for name, owner, since in self._owners("files"):
-            path = path_of(name, owner).removeprefix("./")
+            path = self._path_of(name, owner)
             at = moment(owner.timestamp) if owner.timestamp else None
             since = since if at is None else at
             holder = Worker(owner.agent or NOBODY)
@@ -115,6 +117,36 @@ class SpecStore(FileStore):
             self.lock_tasks[path] = owner.task
             self.lock_names[path] = name
             self.top_token = max(self.top_token, lock.token)
+
+    def _path_of(self, name: str, owner: Owner) -> str:
+        """The path that a lock is about, as the board calls it. A hand does not record it, and may have named it
+        absolutely."""
+        path = path_of(name, owner)
+        if path == owner.path:
+            return path.removeprefix("./")
+        place = self.place or self.folder
+        inner = name.removeprefix(sanitise(os.path.join(place, ""))).removeprefix(sanitise("./"))
+        path = spec_folders.existing(place, inner) or path_of(inner, owner)
+        self._guesses[path] = inner
+        return path
+
+    def recognise(self, patterns: Sequence[str]) -> None:
+        """Many paths have the name of one lock. Where the path was only guessed, the one that is asked for is meant."""
+        for path, name in list(self._guesses.items()):
+            for pattern in patterns:
+                wanted = sanitise(pattern)
+                if name == wanted or (name.startswith(wanted + "__") and not path.startswith(pattern + "/")):
+                    self._rename(path, pattern if name == wanted else f"{pattern}/{name[len(wanted) + 2 :]}")
+                    break
+
+    def _rename(self, path: str, better: str) -> None:
+        locks = self.tables.locks
+        for lock in [lock for lock in locks.values() if lock.pattern == path]:
+            del locks[path, lock.token]
+            lock.pattern = better
+            locks[better, lock.token] = lock
+        for known in (self.lock_tasks, self.lock_names, self._guesses):
+            known[better] = known.pop(path)  # type: ignore[assignment]
 
     def _row(self, name: str, owner: Owner, since: float) -> BoardTask:
         at = moment(owner.timestamp) if owner.timestamp else None
@@ -265,6 +297,8 @@ class SpecStore(FileStore):
         folder = os.path.dirname(path)
         if data is None:
             spec_folders.take_away(folder, was)
+        elif self._finishing and was is None:
+            pass  # of a request that died, and perhaps removed by hand since: nobody was told that they have it
         elif not self._take(folder, data, was) and not self._finishing:
             self._refuse_raced(folder)
 
@@ -351,6 +385,10 @@ class SpecTx(DialectTx):
             if (lock.pattern, lock.token) not in self._t.locks:
                 self.made.append(lock)
         super(DialectTx, self).save_locks(locks)
+
+    def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
+        self._store.recognise(patterns or ())
+        return super().locks(patterns, name)
 
     def _refuse_namesake(self, lock: Lock) -> None:
         """Two paths can have one name, and then one lock."""

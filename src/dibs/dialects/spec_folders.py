@@ -23,6 +23,19 @@ def seen(path: str) -> bytes | None:
         return b""
 
 
+def existing(folder: str, name: str) -> str | None:
+    """The path in this folder that has a lock's name and is there; None if there is none."""
+    at = name.find("__", 1)
+    while at > 0:
+        head, rest = name[:at], name[at + 2 :]
+        if os.path.isdir(os.path.join(folder, head)):
+            found = existing(os.path.join(folder, head), rest)
+            if found is not None:
+                return f"{head}/{found}"
+        at = name.find("__", at + 1)
+    return name if name and os.path.lexists(os.path.join(folder, name)) else None
+
+
 def write_owner(folder: str, content: bytes) -> None:
     fd = os.open(
         os.path.join(folder, "owner"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666

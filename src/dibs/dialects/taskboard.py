@@ -132,10 +132,11 @@ class TaskboardStore(JsonBoardStore):
 
     def _describe(self, task: BoardTask, by_id: Mapping[str, BoardTask]) -> None:
         super()._describe(task, by_id)
-        if self._stale is not None and task.status is IN_PROGRESS and task.lease == FOREVER:
-            # Whoever made the claim gave it no end; the document lets every board with a stale_timeout end it.
-            task.lease = self._stale
-            task.lease_expires_at = (task.claimed_at or 0.0) + self._stale
+        if self._stale is not None and task.status is IN_PROGRESS and task.lease and task.lease > self._stale:
+            # The document lets every board with a stale_timeout end every claim that is older, whoever made it. It has
+            # no renewals; one counts as a claim.
+            since = (task.lease_expires_at or 0.0) - task.lease
+            task.lease, task.lease_expires_at = self._stale, max(task.claimed_at or 0.0, since) + self._stale
 
     def _typed(self, entry: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
         value = entry.get(key, default)

@@ -203,6 +203,8 @@ class WorkItemsStore(ItemsReading):
         elif found is not None and ours and _is_renewal(found, data):
             if not replace(path, data, seen, self.durable):
                 self._lost(path)
+        elif self._finishing and found is None:
+            pass  # of a claim that died, and perhaps removed by hand since: nobody was told that they have it
         elif (found is None or (ours and take_away(path, seen, self.clock.wall()))) and create(
             path, data, self.durable
         ):
