@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from dibs import LeaseLost, TaskBoard
+from dibs import LeaseLost, TaskBoard, Worker
+from dibs.cli.audit import disagreements
 from dibs.errors import Invalid
 from tests.clocks import HandClock
 from tests.contract.people import ANN, BEN, LEAD, take
 from tests.contract.state import snapshot
+from tests.contract.stores import Home
 
 
 def test_a_claims_key_that_is_reused_for_another_id_is_refused(board: TaskBoard) -> None:
@@ -99,3 +101,27 @@ def test_a_key_whose_task_somebody_else_has_now_is_lost(board: TaskBoard) -> Non
     with pytest.raises(LeaseLost):
         board.claim(ANN, request_key="k")
     assert board.get("t1") == taken
+
+
+@pytest.mark.parametrize("n", [49, 60, 1200])
+def test_the_answer_to_a_request_key_has_the_tokens_of_many_claims(home: Home, board: TaskBoard, n: int) -> None:
+    board.add_many([{"description": "x"}] * (n + 5))
+    got = board.claim(ANN, n=n, request_key="k")
+    again = board.claim(ANN, n=n, request_key="k")
+    assert [(task.id, task.token) for task in again] == [(task.id, task.token) for task in got]
+    assert all((task.token or 0) > 0 for task in got)
+    assert len({task.token for task in got}) == n
+    assert "histories" in home.cannot or disagreements(board) == []
+
+
+def test_the_answer_to_a_request_key_has_the_token_although_many_leases_ran_out(
+    board: TaskBoard, clock: HandClock
+) -> None:
+    board.add_many([{"description": "x"}] * 60)
+    board.claim(Worker("ben", session="s"), n=60, lease=1)
+    clock.advance(2)
+    got = board.claim(ANN, request_key="k")
+    again = board.claim(ANN, request_key="k")
+    assert got is not None
+    assert again is not None
+    assert (again.id, again.token) == (got.id, got.token)

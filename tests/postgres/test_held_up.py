@@ -296,3 +296,15 @@ def test_whoever_waits_is_not_sent_away_by_somebody_in_the_middle_of_a_change(ur
             assert board.claim("w", wait=30) is not None
         finally:
             done.join()
+
+
+def test_whoever_cleans_up_after_one_session_does_not_ask_for_the_tasks_of_others(server: Server, url: str) -> None:
+    with TaskBoard.open(url, worker="maker") as board:
+        board.add("x", id="busy", priority=1)
+        board.add("x", id="left")
+        assert board.claim(ANN, "busy") is not None
+        gone = Worker("ann", session="s2")
+        assert board.claim(gone, "left") is not None
+        with psycopg.connect(server.url(url.rpartition("/")[2].partition("?")[0])) as other:
+            other.execute("SELECT 1 FROM dibs.task WHERE id = 'busy' FOR UPDATE")
+            assert board.release_agent_tasks(gone) == ["left"]
