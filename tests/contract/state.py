@@ -51,3 +51,7 @@ def differences(board: TaskBoard, state: State) -> list[str]:
 def snapshot(board: TaskBoard) -> list[str]:
     """Everything that a board holds."""
     return list(dump(board))
+
+
+def patterns(board: TaskBoard) -> list[str]:
+    return sorted(lock.pattern for lock in board.locks())
