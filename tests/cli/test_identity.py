@@ -103,3 +103,23 @@ def test_a_message_is_read_by_each_session_once(shell: Shell) -> None:
     for session in ("s1", "s2"):
         assert len(shell.ok("inbox", "--as", "bob", "--json", DIBS_SESSION=session).json["messages"]) == 1
         assert len(shell.ok("inbox", "--as", "bob", "--json", DIBS_SESSION=session).json["messages"]) == 0
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\t"])
+@pytest.mark.parametrize("how", ["--as", "DIBS_AGENT"])
+@pytest.mark.parametrize("words", [["claim"], ["add", "y"], ["lock", "a.py"], ["tell", "--all", "hi"]], ids=" ".join)
+def test_an_empty_name_is_refused_and_changes_nothing(shell: Shell, how: str, blank: str, words: list[str]) -> None:
+    shell.add("x")
+    before = shell.ok("export").out
+    refused = shell("--as", blank, *words) if how == "--as" else shell(*words, DIBS_AGENT=blank)
+    assert refused.code == 1, refused
+    assert refused.err.startswith("dibs: the worker's name is empty")
+    assert refused.out == ""
+    assert shell.ok("export").out == before
+
+
+def test_an_empty_name_is_an_error_object_under_json(shell: Shell) -> None:
+    refused = shell("--as", "", "claim", "--json")
+    assert refused.code == 1
+    assert refused.error["code"] == "invalid"
+    assert "unset DIBS_AGENT" in refused.error["hint"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dibs import BoardTask, TaskBoard
 from dibs.replay import State
+from dibs.transfer import dump
 
 FOLLOWS_FROM_OTHERS = ("_board", "seq", "unmet")
 
@@ -45,3 +46,12 @@ def differences(board: TaskBoard, state: State) -> list[str]:
         if real_locks.get(key) != replayed_locks.get(key):
             found.append(f"lock {key}: board {real_locks.get(key)!r}, replay {replayed_locks.get(key)!r}")
     return found
+
+
+def snapshot(board: TaskBoard) -> list[str]:
+    """Everything that a board holds."""
+    return list(dump(board))
+
+
+def patterns(board: TaskBoard) -> list[str]:
+    return sorted(lock.pattern for lock in board.locks())

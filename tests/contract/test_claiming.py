@@ -454,3 +454,12 @@ def test_whose_claims_are_whose_is_told_by_worker(board: TaskBoard, clock: HandC
     assert {task.id for task in board.held_by(Worker("ann"))} == {mine.id, theirs.id}
     clock.advance(31)
     assert [task.id for task in board.held_by(Worker("ann"))] == [mine.id]
+
+
+def test_reasons_are_in_one_order_on_every_store(board: TaskBoard) -> None:
+    board.add("x", id="t", paths=["src", "docs", "a/b"])
+    for path in ("src/z.py", "a", "docs/b", "src/a.py"):
+        board.lock([path], f"holder of {path}")
+    told = [reason.path for reason in board.reasons("t")]
+    assert len(told) == 4
+    assert told == sorted(told, key=str)

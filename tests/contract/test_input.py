@@ -290,3 +290,24 @@ def test_an_error_has_a_stable_code_says_what_and_never_advises_harm(
     assert not FORBIDDEN.search(str(error)), str(error)
     shown = error.as_dict()
     assert (shown["code"], shown["message"], shown["hint"]) == (code, error.message, error.hint)
+
+
+@pytest.mark.parametrize(
+    "hostile", ["", "../outside", "a/../../b", "a\0b", "a\nb", "\ud800", "x" * 5000], ids=ascii_start
+)
+def test_a_path_that_leaves_the_repository_or_cannot_be_stored_is_refused(board: TaskBoard, hostile: str) -> None:
+    with pytest.raises(Invalid):
+        board.lock(["fine", hostile], ANN)
+    with pytest.raises(Invalid):
+        board.add("x", paths=[hostile])
+    assert board.locks() == []
+    assert board.status() == []
+
+
+def test_nothing_to_lock_is_refused(board: TaskBoard) -> None:
+    with pytest.raises(Invalid):
+        board.lock([], ANN)
+    with pytest.raises(Invalid):
+        board.lock("src", ANN)  # a string is not a list of paths
+    with pytest.raises(Invalid):
+        board.lock([1], ANN)  # type: ignore[list-item]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,7 +9,7 @@ import pytest
 from dibs import NotFound, TaskBoard, TaskStatus
 from dibs.errors import AmbiguousId, DibsError, Invalid
 from tests.clocks import START, HandClock
-from tests.contract.people import ANN, BEN, EVE, take
+from tests.contract.people import ANN, EVE, take
 from tests.contract.stores import Home
 
 TEN_KEYS = [
@@ -201,85 +198,3 @@ def test_looking_at_what_is_not_there_is_not_found(board: TaskBoard, look: str) 
     for task_id in ("nowhere", "", "../x", "\ud800", "a\0"):
         with pytest.raises(DibsError):
             getattr(board, look)(task_id)
-
-
-class TestWaiting:
-    """Work that becomes available wakes whoever waits for it."""
-
-    def waiter(
-        self, board: TaskBoard, call: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-    ) -> Callable[[], object]:
-        """Start `call` on a thread and come back when it sleeps; the answer gives what it returned, once it has."""
-        asleep = threading.Event()
-        sleep = board._store.wait_change
-        answer: list[object] = []
-
-        def noted(mark: int, timeout: float) -> bool:
-            asleep.set()
-            return sleep(mark, timeout)
-
-        monkeypatch.setattr(board._store, "wait_change", noted)
-        thread = threading.Thread(target=lambda: answer.append(call()))
-        thread.start()
-        assert asleep.wait(10)
-
-        def finish() -> object:
-            thread.join(10)
-            assert answer, "it still waits"
-            return answer[0]
-
-        return finish
-
-    def test_a_new_task_wakes_a_waiting_claim(
-        self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        finish = self.waiter(other, lambda: other.claim(BEN, wait=30), monkeypatch)
-        task_id = board.add("x", worker=ANN)
-        task = finish()
-        assert getattr(task, "id", None) == task_id
-
-    def test_a_completed_dependency_wakes_wait(
-        self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        board.add("a", id="a")
-        board.add("b", ["a"], id="b")
-        take(board, ANN)
-        finish = self.waiter(other, lambda: other.wait(BEN, 30), monkeypatch)
-        board.complete("a")
-        assert finish() is True
-
-    def test_a_path_that_is_given_back_wakes_wait(
-        self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        board.add("a", paths=["src"])
-        board.lock(["src"], ANN)
-        finish = self.waiter(other, lambda: other.wait(BEN, 30), monkeypatch)
-        board.unlock(None, ANN)
-        assert finish() is True
-
-    def test_an_expired_lease_wakes_wait(
-        self, board: TaskBoard, other: TaskBoard, clock: HandClock, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        board.add("a", id="a")
-        take(board, ANN, lease=60)
-        finish = self.waiter(other, lambda: other.wait(BEN, 30), monkeypatch)
-        clock.advance(60)
-        assert finish() is True
-        assert board.get("a").status is TaskStatus.PENDING
-
-    def test_waiting_is_bounded(self, board: TaskBoard) -> None:
-        begin = time.monotonic()
-        assert board.wait(ANN, 0.05) is False
-        assert board.claim(ANN, wait=0.05) is None
-        assert board.claim(ANN, n=2, wait=0.05) == []
-        assert time.monotonic() - begin < 30
-
-    def test_what_is_there_already_is_not_waited_for(self, board: TaskBoard, monkeypatch: pytest.MonkeyPatch) -> None:
-        board.add("x")
-
-        def never(mark: int, timeout: float) -> bool:
-            raise AssertionError("it slept")
-
-        monkeypatch.setattr(board._store, "wait_change", never)
-        assert board.wait(ANN, 30) is True
-        assert board.claim(ANN, wait=30) is not None

@@ -57,6 +57,13 @@ def board_of(server: Server, name: str = "main") -> Iterator[str]:
     server.execute(f'DROP DATABASE "{url.rpartition("/")[2]}" WITH (FORCE)')
 
 
+def warm(board: TaskBoard) -> None:
+    """Until the short ways are prepared."""
+    board.add_many([{"description": "to warm up"} for _ in range(40)])
+    while (task := board.claim("w")) is not None:
+        task.complete()
+
+
 class Crowd:
     """Forked actors, seen through the one process that forked them."""
 

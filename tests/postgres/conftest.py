@@ -34,3 +34,10 @@ def desk(server: Server) -> Iterator[Desk]:
             yield made
         finally:
             made.close()
+
+
+@pytest.fixture
+def url(server: Server) -> Iterator[str]:
+    """A new, empty board in a database of its own."""
+    with board_of(server) as made:
+        yield made

@@ -276,3 +276,18 @@ def assert_acyclic(board: TaskBoard) -> None:
         for needs in waiting.values():
             needs.difference_update(free)
     assert not waiting, f"a circle among {sorted(waiting)}"
+
+
+def python(script: str, *args: object, cwd: Path | str = "/") -> list[str]:
+    """Run a script in a process of its own, which must end well; the lines that it says."""
+    done = subprocess.run(
+        [sys.executable, "-c", script, *map(str, args)],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from dibs import TaskBoard
-from tests.processes.harness import Crew, assert_whole, rows, wait_until
+from tests.processes.harness import Crew, assert_whole, python, rows, wait_until
 
 
 def test_parent_and_child_go_on_with_one_board_object(url: str, crew: Crew) -> None:
@@ -91,3 +93,42 @@ def test_the_wal_is_gone_when_the_last_process_has_closed_the_board(url: str) ->
     path = Path(url.removeprefix("sqlite:"))
     wait_until(lambda: not Path(f"{path}-wal").exists(), "the WAL's end")
     assert sorted(p.name for p in path.parent.iterdir()) == ["board.db", "board.db-lock", "board.db-sync"]
+
+
+LEAVE_IN_A_FORKED_CHILD = """
+import os, sys
+from dibs import TaskBoard
+board = TaskBoard.open(sys.argv[1])
+with board.claim("parent", "t1") as task:
+    child = os.fork()
+    if child == 0:
+        try:
+            with task:
+                raise RuntimeError("in the child")
+        except RuntimeError:
+            os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    now = board.get("t1")
+    print(now.status, now.assigned_to, now.token == task.token, [lock.pattern for lock in board.locks()])
+    task.complete("by the parent")
+print(board.get("t1").status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_that_leaves_the_block_by_an_exception_does_not_release_its_parents_claim(url: str) -> None:
+    with TaskBoard.open(url, worker="maker") as board:
+        board.add("x", id="t1", paths=["src/a.py"])
+    assert python(LEAVE_IN_A_FORKED_CHILD, url) == ["7", "in_progress parent True ['src/a.py']", "completed"]
+    with assert_whole(url) as board:
+        assert "released_activity" not in [event.action for event in board.changelog(task_id="t1")]
+
+
+def test_the_claims_own_process_still_releases_by_an_exception(url: str) -> None:
+    with TaskBoard.open(url, worker="maker") as board:
+        board.add("x", id="t1")
+        task = board.claim("me", "t1")
+        assert task is not None
+        with pytest.raises(RuntimeError), task:
+            raise RuntimeError
+        assert board.get("t1").status == "pending"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dibs import TaskBoard
-from tests.processes.harness import Actor, Crew
+from tests.processes.harness import Actor, Crew, assert_whole, python
 
 TIMEOUT = 30.0
 
@@ -94,3 +94,38 @@ def test_waiting_in_vain_ends_at_its_time(url: str, crew: Crew) -> None:
     found, seconds = waiter.line().split()
     assert found == "False"
     assert 0.3 <= float(seconds) < 10
+
+
+WAIT_LONGER_THAN_THE_LEASE = """
+import sys
+from dibs import TaskBoard
+from dibs.errors import DibsError
+board = TaskBoard.open(sys.argv[1], worker="waiter")
+mine = board.claim("waiter", "mine", lease=1.5)
+board.lock(["docs/mine.md"], "waiter", lease=1.5)
+print("waiting", flush=True)
+try:
+    if sys.argv[2] == "claim":
+        board.claim("waiter", "wanted", wait=4)
+    elif sys.argv[2] == "lock":
+        board.lock(["src/b.py"], "waiter", wait=4)
+    else:
+        board.wait("waiter", 4)
+except DibsError as error:
+    print(error.code)
+print(sorted(lock.pattern for lock in board.locks() if lock.holder.name == "waiter"))
+mine.complete("in time")
+print(board.get("mine").status)
+"""
+
+
+@pytest.mark.parametrize("verb", ["claim", "lock", "wait"])
+def test_whoever_waits_past_its_lease_still_holds_what_it_held(url: str, verb: str) -> None:
+    with TaskBoard.open(url, worker="maker") as board:
+        board.add("mine", id="mine", paths=["lib/mine.py"])
+        board.add("wanted", id="wanted", paths=["src/a.py"])
+        board.lock(["src/**"], "other")
+        said = python(WAIT_LONGER_THAN_THE_LEASE, url, verb)
+    refused = {"claim": ["not_claimable"], "lock": ["busy"], "wait": []}[verb]
+    assert said == ["waiting", *refused, "['docs/mine.md', 'lib/mine.py']", "completed"]
+    assert_whole(url).close()

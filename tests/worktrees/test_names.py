@@ -15,6 +15,7 @@ import pytest
 from dibs import TaskBoard
 from dibs.errors import Invalid, NoBoard
 from tests.cli.shell import Shell
+from tests.processes.harness import environment, python
 from tests.worktrees.conftest import Name
 from tests.worktrees.repos import WHO, copy, git, new_board, worktree
 
@@ -350,3 +351,60 @@ def test_a_working_directory_that_was_deleted_is_named_as_what_is_wrong(main: Pa
         assert done.returncode == 1
         assert "the working directory no longer exists" in done.stderr
         assert "cd DIR" in done.stderr
+
+
+def test_one_file_has_one_lock_name_from_every_worktree_and_by_every_spelling(tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    nested, beside = main / ".trees" / "inner", tmp_path / "w1"
+    (main / "src").mkdir(parents=True)
+    (main / "src" / "a.py").write_text("pass\n")
+    who = {f"GIT_{role}_{what}": "x@y" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    for words in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["commit", "-qm", "first"],
+        ["worktree", "add", "-q", ".trees/inner"],
+        ["worktree", "add", "-q", "../w1"],
+    ):
+        env = environment() | who | {"GIT_CONFIG_GLOBAL": os.devnull}
+        subprocess.run(["git", *words], cwd=main, env=env, check=True, capture_output=True)
+    TaskBoard.open(f"sqlite:{main}/.dibs/board.db", create=True, worker="maker", durability="normal").close()
+    places: list[tuple[Path, str]] = [
+        (main, "src/a.py"),
+        (main / "src", "a.py"),
+        (main, ".trees/inner/src/a.py"),
+        (main, "../w1/src/a.py"),
+        (main, str(nested / "src" / "a.py")),
+        (main, str(beside / "src" / "a.py")),
+        (nested, "src/a.py"),
+        (nested / "src", "a.py"),
+        (nested, "../../src/a.py"),
+        (nested, str(main / "src" / "a.py")),
+        (nested, str(nested / "src" / "a.py")),
+        (nested, "../../../w1/src/a.py"),
+        (beside, "src/a.py"),
+        (beside, "../main/src/a.py"),
+        (beside, "../main/.trees/inner/src/a.py"),
+        (beside, str(nested / "src" / "a.py")),
+    ]
+    every = [str(tmp_path)]  # one process tries them all as a second and, afterwards, as the first worker
+    for folder, path in places:
+        every += [str(folder), path]
+    script = """
+import os, sys
+from dibs import Busy, TaskBoard
+places = list(zip(sys.argv[2::2], sys.argv[3::2]))
+os.chdir(places[0][0])
+board = TaskBoard.open(worker="maker")
+board.lock([places[0][1]], "first")
+for folder, path in places:
+    os.chdir(folder)
+    with TaskBoard.open(worker="maker") as here:
+        try:
+            print("granted", here.lock([path], "second")[0].pattern)
+        except Busy as error:
+            print("busy", error.conflicts[0].pattern)
+        board.unlock(None, "first")
+        print([lock.pattern for lock in board.lock([path], "first")])
+"""
+    assert python(script, *every) == ["busy src/a.py", "['src/a.py']"] * len(places)

@@ -1,4 +1,5 @@
-"""What a hostile reviewer broke: each went wrong once. Interleavings are forced by holding a row or a commit."""
+"""Calls that others overtake: each is held up in its middle, by a row or a commit that is held, by a lost connection or
+by the time; then it comes too late, or waits, and takes nothing that is not its own."""
 
 from __future__ import annotations
 
@@ -11,8 +12,11 @@ import psycopg
 import pytest
 
 from dibs import TaskBoard, Worker
-from dibs.errors import Busy, Invalid, LeaseLost
+from dibs.cli.audit import disagreements
+from dibs.errors import Busy, LeaseLost
 from dibs.replay import replay
+from dibs.stores.postgres import statements as q
+from dibs.stores.postgres.links import Link
 from dibs.stores.postgres.trips import Trips
 from tests.contract.state import differences
 from tests.postgres.server import Server
@@ -23,7 +27,7 @@ ANN, BEN, CARL = (Worker(name, session=name) for name in ("ann", "ben", "carl"))
 @pytest.fixture
 def opened(server: Server) -> Iterator[Callable[..., TaskBoard]]:
     """Boards at the same address, as several processes would have them."""
-    url = server.url(board=f"hostile-{time.monotonic_ns()}")
+    url = server.url(board=f"held-up-{time.monotonic_ns()}")
     boards: list[TaskBoard] = []
 
     def open_one(worker: Worker | None = None) -> TaskBoard:
@@ -207,32 +211,100 @@ def test_a_claim_that_is_made_is_answered_whatever_becomes_of_the_fronts(
     board.add_many([{"description": "t"}] * 450)
     for _ in range(3):
         board.claim(ANN, n=140)
-    links = board.store.connections  # type: ignore[attr-defined]
+    links = board.store.links  # type: ignore[attr-defined]
     monkeypatch.setattr(links, "take_idle", lambda: None)
     assert board.claim(ANN) is not None
 
 
-def test_what_the_server_cannot_hold_is_refused_as_such(opened: Callable[..., TaskBoard]) -> None:
-    board = opened(ANN)
-    board.add("x", id="T")
-    for wrong in (
-        lambda: board.tasks(search="\0x"),
-        lambda: board.tasks(parent="\0"),
-        lambda: board.tasks(label="\ud800"),
-        lambda: board.complete("T", token=2**80),
-    ):
-        with pytest.raises(Invalid):
-            wrong()
-    assert board.get("T").status == "pending"
+def test_releasing_a_worker_does_not_take_the_locks_of_what_it_has_just_claimed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks and the locks of a name are read by two statements; a claim may be committed between them."""
+    with TaskBoard.open(url, worker="cleaner") as cleaner, TaskBoard.open(url) as other:
+        other.add("edit", id="T", paths=["src/a.py"])
+        whole = Link.trip
+
+        def split(link: Link, statements: Any) -> Any:
+            at = next((n for n, (sql, _) in enumerate(statements) if sql == q.LOCKS_BY), None)
+            if not at or monkeypatched:
+                return whole(link, statements)
+            monkeypatched.append(True)
+            first = whole(link, statements[:at])
+            assert other.claim(Worker("agent", session="two"), "T") is not None
+            return first + whole(link, statements[at:])
+
+        monkeypatched: list[bool] = []
+        monkeypatch.setattr(Link, "trip", split)
+        assert cleaner.release_agent_tasks("agent") == []
+        assert monkeypatched
+        assert [lock.pattern for lock in other.locks()] == ["src/a.py"]
+        with pytest.raises(Busy):
+            other.lock(["src/a.py"], "thief")
 
 
-def test_a_connection_that_was_ended_while_idle_costs_nothing(server: Server, opened: Callable[..., TaskBoard]) -> None:
-    board = opened(ANN)
-    board.add("x", id="T")
-    looks: list[Callable[[], Any]] = [board.counts, board.status, lambda: board.ready(ANN), lambda: board.get("T")]
-    for look in (*looks, board.locks):
-        before = look()
-        for link in board.store.connections._idle:  # type: ignore[attr-defined]
-            server.execute(f"SELECT pg_terminate_backend({link.pid})")
-        time.sleep(0.1)
-        assert look() == before
+def test_what_is_claimed_is_numbered_after_what_freed_it(url: str) -> None:
+    with TaskBoard.open(url, worker="w1") as first, TaskBoard.open(url, worker="w2") as second:
+        first.claim("w1")
+        first.add("one", id="T1", paths=["a"])
+        first.claim("w1", lease=0.3)
+        time.sleep(0.4)
+        second.lock(["a"], "w2")
+        second.unlock(None, "w2")
+        assert first.claim("w1", lease=60) is not None
+        assert [event.action for event in first.recent(2)] == ["recovered_activity", "claimed_activity"]
+        assert disagreements(first) == []
+
+
+@pytest.mark.parametrize("task_id", [None, "T"])
+def test_one_request_key_at_the_same_time_has_one_answer(
+    url: str, task_id: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TaskBoard.open(url) as one, TaskBoard.open(url) as two:
+        one.add("edit", id="T")
+        commit = Link.commit
+
+        def late(link: Link, *rest: Any) -> Any:
+            time.sleep(0.5)
+            return commit(link, *rest)
+
+        answers: dict[str, Any] = {}
+        worker = Worker("r")
+
+        def ask(name: str, board: TaskBoard) -> None:
+            task = board.claim(worker, task_id, request_key="k")
+            answers[name] = None if task is None else (task.id, task.token)
+
+        monkeypatch.setattr(Link, "commit", late)
+        threads = [threading.Thread(target=ask, args=args) for args in (("one", one), ("two", two))]
+        threads[0].start()
+        time.sleep(0.2)
+        threads[1].start()
+        for thread in threads:
+            thread.join()
+        assert answers["one"] == answers["two"] != None  # noqa: E711
+
+
+def test_whoever_waits_is_not_sent_away_by_somebody_in_the_middle_of_a_change(url: str) -> None:
+    with TaskBoard.open(url) as board, TaskBoard.open(url) as other:
+        board.add("edit", paths=["a"])
+        paused = other.store.write()
+        tx = paused.__enter__()
+        tx.locks(["a"])
+        done = threading.Timer(4.0, lambda: paused.__exit__(None, None, None))
+        done.start()
+        try:
+            assert board.claim("w", wait=30) is not None
+        finally:
+            done.join()
+
+
+def test_whoever_cleans_up_after_one_session_does_not_ask_for_the_tasks_of_others(server: Server, url: str) -> None:
+    with TaskBoard.open(url, worker="maker") as board:
+        board.add("x", id="busy", priority=1)
+        board.add("x", id="left")
+        assert board.claim(ANN, "busy") is not None
+        gone = Worker("ann", session="s2")
+        assert board.claim(gone, "left") is not None
+        with psycopg.connect(server.url(url.rpartition("/")[2].partition("?")[0])) as other:
+            other.execute("SELECT 1 FROM dibs.task WHERE id = 'busy' FOR UPDATE")
+            assert board.release_agent_tasks(gone) == ["left"]

@@ -1,4 +1,5 @@
-"""What hostile users and agents did to teams once."""
+"""Agents that are shell scripts and work by the command `dibs`: what they leave undone comes back, and what they
+break keeps nobody from an end."""
 
 from __future__ import annotations
 
