@@ -139,10 +139,9 @@ class Looking(Claiming):
         def attempt() -> bool:
             who = self._who(worker) or Worker("anyone")
             with self._store.read() as tx:
-                if list(self._available(tx, who, 1, claiming=False)):
+                if self._available(tx, who, 1):
                     return True
-                holders = [task.holder for task in tx.in_progress()] + [lock.holder for lock in tx.locks()]
-                stuck = bool(tx.due(1)) or any(holder is not None and is_dead(holder) for holder in holders)
+                stuck = bool(tx.due(1)) or any(is_dead(holder) for holder in tx.holders())
             if stuck:
                 self.recover()
             return bool(stuck and self.ready(worker, 1))

@@ -386,9 +386,11 @@ class SpecTx(DialectTx):
                 self.made.append(lock)
         super(DialectTx, self).save_locks(locks)
 
-    def locks(self, patterns: Sequence[str] | None = None, name: str | None = None) -> list[Lock]:
+    def locks(
+        self, patterns: Sequence[str] | None = None, *, name: str | None = None, expired: bool = False
+    ) -> list[Lock]:
         self._store.recognise(patterns or ())
-        return super().locks(patterns, name)
+        return super().locks(patterns, name=name, expired=expired)
 
     def _refuse_namesake(self, lock: Lock) -> None:
         """Two paths can have one name, and then one lock."""
