@@ -108,7 +108,7 @@ def _where(store: PostgresStore) -> dict[str, Any]:
     """Host and port that answered: of several in the address, or behind a name that moves, one. Or a pooler's."""
     link = store.connections.take()
     try:
-        info = link.connection.info
+        info = link.raw.info
         return {"host": info.host or info.hostaddr, "port": info.port, "pooler": link.pid is None}
     finally:
         store.connections.give(link)
