@@ -91,13 +91,14 @@ SHARE = "SELECT pg_advisory_xact_lock_shared($1::int, $2::int)"
 FASTER = "dibs: another writer was faster"
 _UNLESS_ALL = f"""SELECT CASE WHEN count(*) = cardinality($2::bigint[]) THEN 1
     ELSE ('{FASTER}; nothing was changed (' || count(*) || ')')::int END"""
-VALIDATE_TASKS = f"""
+_VALIDATE = f"""
 WITH held AS MATERIALIZED (
     SELECT seq, {_VERSION} FROM dibs.task
-    WHERE board = $1 AND seq = ANY($2::bigint[]) ORDER BY seq FOR NO KEY UPDATE SKIP LOCKED)
+    WHERE board = $1 AND seq = ANY($2::bigint[]) ORDER BY seq FOR NO KEY UPDATE@)
 {_UNLESS_ALL}
 FROM held JOIN unnest($2::bigint[], $3::bigint[]) AS seen (seq, version) USING (seq, version)
 """
+VALIDATE_TASKS = {waits: _VALIDATE.replace("@", "" if waits else " SKIP LOCKED") for waits in (False, True)}
 # One that is renewed must not have run out: somebody may have been granted what it covered.
 VALIDATE_LOCKS = f"""
 WITH held AS MATERIALIZED (
@@ -178,7 +179,16 @@ UPDATE dibs.task SET dependants = dependants - change.by FROM (
     SELECT needs, count(*) AS by FROM gone GROUP BY needs) AS change
 WHERE board = $1 AND seq = change.needs
 """
-# A task was completed: those that wait for it wait for one less, and no watermark lies above one that is ready now.
+# Where the ready tasks of a rank begin: never above a ready one, and there before one is. A watermark that is low enough
+# is left alone (nobody raises it meanwhile): an upsert would hold its row, and all who make tasks ready would queue up.
+_LOWER = """
+INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor)
+SELECT $1, queue, rank, seq FROM freed WHERE NOT EXISTS (
+    SELECT FROM dibs.ready_watermark AS low
+    WHERE low.board = $1 AND low.queue = freed.queue AND low.rank = freed.rank AND low.floor <= freed.seq)
+ORDER BY queue, rank
+ON CONFLICT (board, queue, rank) DO UPDATE SET floor = excluded.floor WHERE mark.floor > excluded.floor"""
+# A task was completed: those that wait for it wait for one less.
 SATISFY = f"""
 WITH waiting AS MATERIALIZED (
     SELECT seq FROM dibs.task
@@ -190,14 +200,11 @@ lowered AS (
 freed AS (
     SELECT CASE reserved WHEN 'human' THEN 'human' ELSE 'open' END AS queue, rank, min(seq) AS seq
     FROM lowered WHERE {IS_READY} GROUP BY 1, 2)
-INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor) SELECT $1, queue, rank, seq FROM freed
-ON CONFLICT (board, queue, rank) DO UPDATE SET floor = excluded.floor WHERE mark.floor > excluded.floor
+{_LOWER}
 """
-# Where the ready tasks of a rank begin: never above a ready one, and there before one is.
-LOWER_WATERMARKS = """
-INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor)
-SELECT $1, * FROM unnest($2::text[], $3::int[], $4::bigint[])
-ON CONFLICT (board, queue, rank) DO UPDATE SET floor = excluded.floor WHERE mark.floor > excluded.floor
+LOWER_WATERMARKS = f"""
+WITH freed AS (SELECT * FROM unnest($2::text[], $3::int[], $4::bigint[]) AS made (queue, rank, seq))
+{_LOWER}
 """
 
 
