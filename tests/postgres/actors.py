@@ -58,7 +58,7 @@ def board_of(server: Server, name: str = "main") -> Iterator[str]:
 
 
 def warm(board: TaskBoard) -> None:
-    """Until the short ways are prepared."""
+    """Until the fast path is prepared."""
     board.add_many([{"description": "to warm up"} for _ in range(40)])
     while (task := board.claim("w")) is not None:
         task.complete()
