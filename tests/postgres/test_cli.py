@@ -357,6 +357,7 @@ def test_a_board_of_an_older_dibs_is_brought_up_to_date_by_init_and_keeps_its_ta
         """
         DELETE FROM dibs.version WHERE number > 1;
         DROP INDEX dibs.task_ready_any;
+        ALTER INDEX dibs.ready_watermark_pkey RENAME TO front_pkey;
         ALTER TABLE dibs.ready_watermark RENAME TO front;
         ALTER TABLE dibs.front RENAME COLUMN queue TO lane;
         ALTER TABLE dibs.front RENAME COLUMN floor TO low;

@@ -104,7 +104,7 @@ VALIDATE_LOCKS = f"""
 WITH held AS MATERIALIZED (
     SELECT lock.token, lock.pattern, lock.expires_at, lock.xmin::text::bigint AS version
     FROM dibs.lock JOIN unnest($2::bigint[], $3::text[]) AS seen (token, pattern) USING (token, pattern)
-    WHERE board = $1 ORDER BY lock.pattern, lock.token FOR NO KEY UPDATE OF lock SKIP LOCKED)
+    WHERE board = $1 AND token = ANY($2::bigint[]) ORDER BY lock.pattern, lock.token FOR NO KEY UPDATE OF lock SKIP LOCKED)
 {_UNLESS_ALL}
 FROM held JOIN unnest($2::bigint[], $3::text[], $4::bigint[], $5::bool[]) AS seen (token, pattern, version, renewed)
     USING (token, pattern, version)
@@ -158,23 +158,25 @@ UPDATE dibs.task SET status = $2, assigned_to = $3, depends_on = $4, result = $5
 WHERE board = $1 AND seq = $18
 """
 # Dependencies of a task: ids of what it needs, and its number beside each. `dependants` follows.
-LINK = """
-WITH wanted AS MATERIALIZED (
+_NAMED = """named AS MATERIALIZED (
     SELECT need.seq AS needs, edge.task FROM unnest($2::text[], $3::bigint[]) AS edge (need, task)
-    JOIN dibs.task AS need ON need.board = $1 AND need.id = edge.need),
+    JOIN dibs.task AS need ON need.board = $1 AND need.id = edge.need)"""
+LINK = f"""
+WITH {_NAMED},
 made AS (
-    INSERT INTO dibs.dependency (board, needs, task) SELECT $1, needs, task FROM wanted ON CONFLICT DO NOTHING
+    INSERT INTO dibs.dependency (board, needs, task) SELECT $1, needs, task FROM named ON CONFLICT DO NOTHING
     RETURNING needs)
 UPDATE dibs.task SET dependants = dependants + change.by FROM (
     SELECT needs, count(*) AS by FROM made GROUP BY needs) AS change
 WHERE board = $1 AND seq = change.needs
 """
-UNLINK = """
-WITH gone AS (
-    DELETE FROM dibs.dependency USING unnest($2::text[], $3::bigint[]) AS edge (need, task), dibs.task AS need
-    WHERE need.board = $1 AND need.id = edge.need
-        AND dependency.board = $1 AND dependency.needs = need.seq AND dependency.task = edge.task
-    RETURNING dependency.needs)
+UNLINK = f"""
+WITH {_NAMED},
+gone AS (
+    DELETE FROM dibs.dependency AS edge USING named
+    WHERE edge.board = $1 AND edge.needs = ANY(ARRAY(SELECT needs FROM named))
+        AND edge.needs = named.needs AND edge.task = named.task
+    RETURNING edge.needs)
 UPDATE dibs.task SET dependants = dependants - change.by FROM (
     SELECT needs, count(*) AS by FROM gone GROUP BY needs) AS change
 WHERE board = $1 AND seq = change.needs
@@ -256,7 +258,7 @@ SET holder = excluded.holder, acquired_at = excluded.acquired_at,
 """
 DROP_LOCKS = """
 DELETE FROM dibs.lock USING unnest($2::text[], $3::bigint[]) AS gone (pattern, token)
-WHERE lock.board = $1 AND lock.token = gone.token AND lock.pattern = gone.pattern
+WHERE lock.board = $1 AND lock.token = ANY($3::bigint[]) AND lock.token = gone.token AND lock.pattern = gone.pattern
 """
 
 # The changelog.
