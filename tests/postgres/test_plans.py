@@ -84,9 +84,8 @@ class Plans:
             custom = connection.trip([(f"EXPLAIN (FORMAT JSON) {statement}", values)])[0][0][0]
             raw.execute("SET plan_cache_mode = force_generic_plan")
             raw.execute(f"PREPARE it AS {statement}".encode())
-            written = ", ".join(
-                "NULL" if v is None else pgsql.Literal(_written(v).decode()).as_string(raw) for v in values
-            )
+            sent = [None if wire is None else wire.decode() for wire in map(_written, values)]
+            written = ", ".join(pgsql.Literal(each).as_string(raw) for each in sent)
             generic = raw.execute(f"EXPLAIN (FORMAT JSON) EXECUTE it({written})".encode()).fetchall()[0][0]
             if believed:
                 raw.execute("ROLLBACK")
