@@ -189,7 +189,7 @@ def _settle_edges(tasks: Sequence[BoardTask], report: Report) -> None:
         if task.parent is not None and task.parent not in by_id:
             task.parent = None
             report.leave_out("parents that are not there", task.id)
-    from dibs.adding import refuse_circles
+    from dibs.board.add import refuse_circles
 
     try:
         refuse_circles(tasks)

@@ -14,7 +14,7 @@ in memory if the target's store can help it: what is to come in is gone over sev
 from __future__ import annotations
 
 from dibs import limits
-from dibs.adding import refuse_circles
+from dibs.board.add import refuse_circles
 from dibs.errors import DibsError, Invalid
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, Blocker, BoardTask, Event, Lock, Message, Step, TaskStatus, Worker

@@ -390,7 +390,7 @@ def test_what_is_in_the_way_of_the_next_task_takes_nothing_from_the_completed_on
     with monkeypatch.context() as patch:
         patch.setattr(kind, "ready", crowded)
         patch.setattr(board.store, "try_claim", lambda *asked: None)
-        patch.setattr("dibs.core.COLLISIONS", 2)
+        patch.setattr("dibs.board.core.COLLISIONS", 2)
         second = first.complete("done", claim_next=True)
     assert (first.status, first.result) == (TaskStatus.COMPLETED, "done")
     assert other.get("a").status is TaskStatus.COMPLETED

@@ -61,7 +61,7 @@ def test_however_much_a_process_held_that_has_died_all_of_it_comes_back(
     alive = Worker("alive", session="a", host=host(), pid=os.getpid(), started=process_start(os.getpid()), boot=boot())
     assert len(board.claim(alive, n=many // 2)) == many // 2
     assert len(board.claim(DEAD, n=many)) == many - many // 2
-    board._reaped = float("-inf")
+    board.core.reaper._reaped = float("-inf")
     assert len(board.claim(ANN, n=1000)) == many - many // 2
     assert {task.assigned_to for task in board.tasks(["in_progress"], limit=1000)[0]} == {"alive", "ann"}
     assert "histories" in home.cannot or disagreements(board) == []

@@ -207,13 +207,13 @@ def test_waiting_for_a_lock_ends_when_it_is_given_back(
 ) -> None:
     board.lock(["a"], ANN)
     waiting = threading.Event()
-    sleep = other._store.wait_change
+    sleep = other.store.wait_change
 
     def noted(mark: int, timeout: float) -> bool:
         waiting.set()
         return sleep(mark, timeout)
 
-    monkeypatch.setattr(other._store, "wait_change", noted)
+    monkeypatch.setattr(other.store, "wait_change", noted)
     got: list[str] = []
     thread = threading.Thread(target=lambda: got.extend(x.holder.name for x in other.lock(["a"], BEN, wait=30)))
     thread.start()

@@ -30,7 +30,9 @@ def work_of_a_claim(board: TaskBoard, tasks: int, monkeypatch: pytest.MonkeyPatc
         work.overlaps += 1
         return overlaps(a, b)
 
-    def counted_ready(tx: Any, reserved: Any, limit: int, after: Any = None, held: Any = (), **how: Any) -> list[BoardTask]:
+    def counted_ready(
+        tx: Any, reserved: Any, limit: int, after: Any = None, held: Any = (), **how: Any
+    ) -> list[BoardTask]:
         found: list[BoardTask] = ready(tx, reserved, limit, after, held, **how)
         work.filtered += len(found) * max(1, len(held))  # each row is compared with each of the held paths
         return found

@@ -98,14 +98,14 @@ class TestWaiting:
     ) -> Callable[[], object]:
         """Start `call` on a thread and come back when it sleeps; the answer gives what it returned, once it has."""
         asleep = threading.Event()
-        sleep = board._store.wait_change
+        sleep = board.store.wait_change
         answer: list[object] = []
 
         def noted(mark: int, timeout: float) -> bool:
             asleep.set()
             return sleep(mark, timeout)
 
-        monkeypatch.setattr(board._store, "wait_change", noted)
+        monkeypatch.setattr(board.store, "wait_change", noted)
         thread = threading.Thread(target=lambda: answer.append(call()))
         thread.start()
         assert asleep.wait(10)
@@ -167,6 +167,6 @@ class TestWaiting:
         def never(mark: int, timeout: float) -> bool:
             raise AssertionError("it slept")
 
-        monkeypatch.setattr(board._store, "wait_change", never)
+        monkeypatch.setattr(board.store, "wait_change", never)
         assert board.wait(ANN, 30) is True
         assert board.claim(ANN, wait=30) is not None

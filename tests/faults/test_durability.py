@@ -302,9 +302,9 @@ def test_while_a_reader_keeps_lost_pages_from_being_rewritten_nothing_is_acknowl
     url: str, crew: Crew, tmp_path: Path
 ) -> None:
     with board_with(url, FailingOnce(at=2)) as board:
-        assert isinstance(board._store, SqliteStore)
-        assert board._store._connection is not None
-        board._store._connection.set_busy_timeout(50)
+        assert isinstance(board.store, SqliteStore)
+        assert board.store._connection is not None
+        board.store._connection.set_busy_timeout(50)
         board.add("first", id="first")
         reader = crew.start("read_slowly", url)
         reader.expect("inside")
@@ -341,7 +341,7 @@ def test_a_sync_that_fails_while_another_thread_is_inside_a_transaction_disturbs
         thread = threading.Thread(target=first)
         thread.start()
         assert syncing.wait(30)
-        with board._store.write() as tx:
+        with board.store.write() as tx:
             tx.set_mark("second", 1)
             inside.set()
             assert failed.wait(30)
@@ -351,7 +351,7 @@ def test_a_sync_that_fails_while_another_thread_is_inside_a_transaction_disturbs
         assert not thread.is_alive()
         assert [type(error) for error in caught] == [OutcomeUnknown]
         board.add("third", id="third")
-        with board._store.read() as tx:
+        with board.store.read() as tx:
             assert tx.marks("second") == {"second": 2}
         assert [task["id"] for task in board.status()] == ["first", "third"]
     assert_whole(url).close()

@@ -19,11 +19,11 @@ from psycopg.rows import dict_row
 
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.errors import DibsError
-from dibs.stores.postgres.failures import is_lost
 from dibs.stores.postgres.connections import MOST
-from dibs.stores.postgres.round_trips import Connection
-from dibs.stores.postgres.prepared import Prepared
+from dibs.stores.postgres.failures import is_lost
 from dibs.stores.postgres.fast_path import CLAIM, CLAIM_MANY, COMPLETE
+from dibs.stores.postgres.prepared import Prepared
+from dibs.stores.postgres.round_trips import Connection
 from dibs.worker import boot, host, process_start
 from tests.clocks import HandClock
 from tests.contract.test_differential import Call, call, plain

@@ -21,8 +21,8 @@ from psycopg.types.numeric import Int8Dumper
 from dibs import TaskBoard, Worker
 from dibs.stores.postgres import foresight as f
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.round_trips import Connection
 from dibs.stores.postgres.fast_path import CLAIM, COMPLETE
+from dibs.stores.postgres.round_trips import Connection
 from tests.postgres.actors import board_of
 from tests.postgres.server import Server
 from tests.processes.harness import wait_until

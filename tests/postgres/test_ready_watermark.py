@@ -17,9 +17,9 @@ import pytest
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.model import Lock
 from dibs.stores.postgres import fronts
+from dibs.stores.postgres.fast_path import CLAIM
 from dibs.stores.postgres.foresight import LEFT_TASKS, LEFT_TASKS_IF_FEW, ready
 from dibs.stores.postgres.round_trips import Connection
-from dibs.stores.postgres.fast_path import CLAIM
 from dibs.stores.postgres.store import PostgresStore
 from dibs.stores.postgres.tx import PostgresTx
 from tests.clocks import HandClock
@@ -170,7 +170,9 @@ def test_no_ready_task_ever_lies_below_its_front(server: Server, url: str) -> No
             run_together([*(work(hand) for hand in hands), watch, end])
             with psycopg.connect(server.url(), autocommit=True) as connection:
                 assert connection.execute(BELOW, [number]).fetchall() == []
-                raised = connection.execute("SELECT max(low) FROM dibs.ready_watermark WHERE board = %s", [number]).fetchall()
+                raised = connection.execute(
+                    "SELECT max(low) FROM dibs.ready_watermark WHERE board = %s", [number]
+                ).fetchall()
             assert raised[0][0] > 1, "no front was ever raised"
             for hand in hands:
                 hand.finish()
@@ -206,7 +208,9 @@ def test_a_front_is_not_raised_over_what_is_about_to_be_ready(server: Server, ur
         assert len(taken) == 5
         store.watermark.follow("open", 0)
         with psycopg.connect(server.url()) as connection:
-            low = connection.execute("SELECT floor FROM dibs.ready_watermark WHERE board = %s", [store.board]).fetchall()
+            low = connection.execute(
+                "SELECT floor FROM dibs.ready_watermark WHERE board = %s", [store.board]
+            ).fetchall()
         assert low == [(6,)]
 
 

@@ -325,7 +325,7 @@ def add(url: str, description: str) -> None:
 def occupy(url: str) -> None:
     """Stand inside a write transaction, in which something has already been changed, until told to go on."""
     board = TaskBoard.open(url, worker="occupant")
-    with board._store.write() as tx:
+    with board.store.write() as tx:
         tx.set_mark("occupant", 1)
         say("inside")
         told()
@@ -335,7 +335,7 @@ def occupy(url: str) -> None:
 def read_slowly(url: str) -> None:
     """Stand inside a read transaction until told to go on."""
     board = TaskBoard.open(url)
-    with board._store.read() as tx:
+    with board.store.read() as tx:
         tx.counts()
         say("inside")
         told()
@@ -416,7 +416,7 @@ def forked_bystander(url: str) -> None:
     child = os.fork()
     if not child:
         with_no_way_back(told)
-    with board._store.write() as tx:
+    with board.store.write() as tx:
         tx.set_mark("parent", 1)
         say(f"inside {child}")
         signal.pause()

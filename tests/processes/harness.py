@@ -248,7 +248,7 @@ def assert_whole(url: str) -> TaskBoard:
 
 
 def everything(board: TaskBoard) -> list[BoardTask]:
-    with board._store.read() as tx:
+    with board.store.read() as tx:
         return list(tx.all_tasks())
 
 

@@ -71,7 +71,7 @@ def test_a_second_board_on_the_same_file_can_be_closed_without_harm_to_the_first
     """Closing any descriptor of a file drops all POSIX locks that the process has on it, unless somebody takes care."""
     with TaskBoard.open(url, worker="first") as first:
         first.add("one")
-        with first._store.read() as tx:
+        with first.store.read() as tx:
             tx.counts()
             TaskBoard.open(url, worker="second").close()
             # Another process must still see us: if it took itself for the only one, it would empty and delete the WAL.

@@ -122,6 +122,6 @@ def test_a_killed_worker_does_not_leave_the_gate_locked(url: str, crew: Crew) ->
     occupant.kill()
     waiting.expect("added")
     with assert_whole(url) as board:
-        with board._store.read() as tx:
+        with board.store.read() as tx:
             assert tx.marks("occupant") == {}, "half a transaction was kept"
         assert [task["description"] for task in board.status()] == ["after the dead"]

@@ -70,7 +70,7 @@ def test_writers_wait_for_a_process_that_was_stopped_inside_the_gate(url: str, c
     occupant.send(signal.SIGCONT)
     occupant.expect("outside")
     waiting.expect("added")
-    with assert_whole(url) as board, board._store.read() as tx:
+    with assert_whole(url) as board, board.store.read() as tx:
         assert tx.marks("occupant") == {"occupant": 1}
 
 

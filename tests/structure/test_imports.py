@@ -32,7 +32,7 @@ HEAVY = {
 }  # fmt: skip
 """Each costs a good part of what a bare interpreter costs to start."""
 PAYS_FOR_ITSELF = {"dibs.dialects.yamltext": {"re"}, "dibs.dialects.yamlpatch": {"re"},
-                   "dibs.stores.postgres.links": {"logging"}}  # fmt: skip
+                   "dibs.stores.postgres.connections": {"logging"}}  # fmt: skip
 """Reading YAML by expressions is ten times faster than by hand, and only boards in YAML load it. The driver of
 PostgreSQL has loaded `logging` already."""
 
@@ -197,6 +197,6 @@ def test_a_hook_imports_nothing_heavy(tmp_path: Path, given: set[str], tool: str
     more = modules_of("-m", "dibs", "hook", "claude", env=env, stdin=dumps(event)) - given
     more -= modules_of("-c", "import runpy")
     assert "dibs.stores.sqlite" in more
-    assert "dibs.board" not in more
+    assert "dibs.board.task_board" not in more
     assert ("dibs.hooks.shellwrites" in more) is (tool == "Bash")
     assert {name for name in more if within(name, *HEAVY)} == set()

@@ -35,6 +35,11 @@ PLANS = {
         "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)",
         "SEARCH dependency USING PRIMARY KEY (needs=?)",
     ],
+    "SATISFY": [
+        "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH dependency USING PRIMARY KEY (needs=?)",
+    ],
+    "LINK": ["SEARCH task USING COVERING INDEX sqlite_autoindex_task_1 (id=?)"],
     "UNLINK": ["SEARCH dependency USING PRIMARY KEY (needs=? AND task=?)"],
     "LOCKS_NEAR": [
         "SEARCH lock USING INDEX lock_prefix (prefix=?)",
@@ -46,7 +51,7 @@ PLANS = {
     "NEWEST_EVENT": ["SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"],
     "EVENT_BEFORE": ["SEARCH event USING INTEGER PRIMARY KEY (rowid=?)"],
     "FORGET": ["SEARCH request USING INDEX request_time (time<?)"],
-    "RECALL": ["SEARCH request USING PRIMARY KEY (key=?)"],
+    "REQUEST": ["SEARCH request USING PRIMARY KEY (key=?)"],
     "MARK": ["SEARCH reader USING PRIMARY KEY (name=?)"],
     "MESSAGES[False]": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],
     "MESSAGES[True]": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],

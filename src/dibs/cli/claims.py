@@ -206,7 +206,7 @@ def done(ctx: Context, args: Args) -> int:
             following.append(board.finish_claim(task, result, claim_next=True))
         else:
             task = board.complete(task_id, result, worker=worker, token=token)
-            following.append(board._claim_next(worker))
+            following.append(board.claim_next(worker))
         return task
 
     task = _on_task(ctx, "done", args, args.result, act)

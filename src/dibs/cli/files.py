@@ -110,7 +110,7 @@ def locks(ctx: Context, args: Args) -> int:
     if ctx.json:
         from dibs.wire import lock_json
 
-        tree = board._worktree()
+        tree = board.core.paths.worktree
         shown = [lock_json(lock) | {"here": lock.worktree is not None and lock.worktree == tree} for lock in held]
         ctx.emit({"locks": shown, "total": len(shown), "more": False})
         return 0
@@ -129,7 +129,7 @@ def _table(ctx: Context, held: Sequence[Lock], board: TaskBoard) -> list[str]:
     from dibs.times import FOREVER, span
 
     now = board.now()
-    ground = board._ground()
+    ground = board.core.paths.ground
     trees = dict.fromkeys(lock.worktree for lock in held if lock.worktree is not None)
     names = ground.labels(trees) if ground is not None else {}
     rows: list[list[Cell]] = []

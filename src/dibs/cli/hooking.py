@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 
+from dibs.board.core import Core
+from dibs.board.leases import keep
 from dibs.cli.args import UsageError
 from dibs.cli.hook_texts import cause, held, no_board, not_locked, unsure
 from dibs.errors import DibsError, NoBoard, Unsupported
@@ -17,7 +19,6 @@ from dibs.hooks import answers
 from dibs.hooks.events import EDIT, END, OTHER, START, Event, find_paths, head
 from dibs.hooks.patience import limit, seconds
 from dibs.hooks.verdict import Identity, conflicts, holders, names, outside, unlocked, who
-from dibs.leases import Leases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,13 +121,13 @@ def _answer(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None
 
 def _decide(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None:
     os.chdir(_existing(event.folder))
-    boards: list[tuple[Leases, Identity]] = []
+    boards: list[tuple[Core, Identity]] = []
     reason = None
     try:
         for store, paths, where in _stores(ctx, event):
             me = who(event, store.url, ctx.as_name)
             # Not a TaskBoard: most verbs are no business of a hook, and importing them takes a tenth of its time.
-            board = Leases(store, None, None)
+            board = Core(store, None, None)
             boards.append((board, me))
             if event.kind in (START, END):
                 _session(store, event, me, known)
@@ -139,7 +140,7 @@ def _decide(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None
         if event.kind != START:
             known.append(_verdict(ctx, args, event, reason))
         for board, me in boards:
-            board.keep(me.worker)
+            keep(board, me.worker)
     finally:
         for board, _ in boards:
             board.store.close()
@@ -185,7 +186,7 @@ def _other_boards(ctx: Context, event: Event, first: Store | None) -> dict[str, 
 
     paths = event.paths
     if ctx.url or os.environ.get("DIBS_BOARD"):
-        paths = [] if first is None else outside(Leases(first, None, None), paths)
+        paths = [] if first is None else outside(Core(first, None, None), paths)
     asked = "" if first is None else os.path.realpath(first.url.partition(":")[2])
     boards: dict[str, str | None] = {}
     found: dict[str, tuple[str, list[str]]] = {}
@@ -254,12 +255,12 @@ def _session(store: Store, event: Event, me: Identity, known: list[Answer]) -> N
     known.append(answers.silence(event))
     # An MCP server outlives /clear and gives back by itself; a session that the user has named outlives the client.
     if not me.served and me.worker.session is not None and me.worker.session == event.session:
-        for worker in holders(board, me):
+        for worker in holders(board.core, me):
             board.release_agent_tasks(worker, note="its session ended")
 
 
 def _objection(
-    board: Leases, paths: Sequence[str], me: Identity, require_lock: bool, where: str | None = None
+    board: Core, paths: Sequence[str], me: Identity, require_lock: bool, where: str | None = None
 ) -> str | None:
     """Why these paths may not be written now; None if they may."""
     try:
@@ -343,7 +344,7 @@ def _before_commit(ctx: Context, args: Args) -> int:
     code = 0
     try:
         session = next((os.environ[name] for name in _CLIENT_SESSIONS if os.environ.get(name)), None)
-        reason = _objection(ctx.board, paths, Identity(ctx.worker, session), args.require_lock)
+        reason = _objection(ctx.board.core, paths, Identity(ctx.worker, session), args.require_lock)
         if reason is not None:
             ctx.note(reason.replace("nothing was changed", "nothing was committed", 1))
             code = 1

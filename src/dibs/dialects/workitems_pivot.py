@@ -10,6 +10,7 @@ transaction of the board.
 from __future__ import annotations
 
 from dibs import limits, rules
+from dibs.board.core import fetch
 from dibs.dialects.workitems import WorkItemsStore
 from dibs.dialects.workitems_tx import ItemsTx
 from dibs.errors import Unsupported, WrongStatus
@@ -35,10 +36,10 @@ def done(board: TaskBoard, item_id: str, note: str | None = None, *, worker: Wor
 def reset(board: TaskBoard, activity_id: str, *, worker: Worker | str | None = None) -> BoardTask:
     """Put a completed or skipped activity, and all its steps, back to pending."""
     store = _store(board)
-    who = board._actor(worker)
+    who = board.core.identity.actor(worker)
     with store.write() as tx:
         assert isinstance(tx, ItemsTx)
-        task = board._get(tx, activity_id)
+        task = fetch(tx, activity_id)
         item = store.item_of(activity_id)
         if not _is_under_way(store, item.id):
             raise WrongStatus(
@@ -69,7 +70,7 @@ def reset(board: TaskBoard, activity_id: str, *, worker: Worker | str | None = N
 def _turn(board: TaskBoard, item_id: str, note: str | None, worker: Worker | str | None, starting: bool) -> None:
     limits.optional_text(note, "note")
     store = _store(board)
-    who = board._actor(worker)
+    who = board.core.identity.actor(worker)
     with store.write() as tx:
         assert isinstance(tx, ItemsTx)
         item = store.item(item_id)

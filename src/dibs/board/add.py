@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dibs import limits, rules
-from dibs.core import retried
+from dibs.board.core import retried
+from dibs.board.leases import keep_alive
 from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
 from dibs.jsontext import dumps, loads
-from dibs.leases import Leases
 from dibs.model import COMPLETED, BoardTask, Worker
 
 TYPE_CHECKING = False
@@ -14,72 +14,74 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from dibs.board.core import Core
     from dibs.store import Tx
 
 
-class Adding(Leases):
-    def add(
-        self,
-        description: str,
-        depends_on: Sequence[str] | None = None,
-        priority: int = 0,
-        *,
-        worker: Worker | str | None = None,
-        request_key: str | None = None,
-        **more: Any,
-    ) -> str:
-        """Add a task; its id. `more`: id, paths, labels, steps, parent, reserved, review, max_attempts."""
-        fields: dict[str, Any] = {"description": description, **more}
-        if depends_on is not None:
-            fields["depends_on"] = depends_on
-        if priority != 0:
-            fields["priority"] = priority
-        return self.add_many([fields], worker=worker, request_key=request_key)[0]
+def add(
+    core: Core,
+    /,
+    description: str,
+    depends_on: Sequence[str] | None = None,
+    priority: int = 0,
+    *,
+    worker: Worker | str | None = None,
+    request_key: str | None = None,
+    **more: Any,
+) -> str:
+    """Add a task; its id. `more`: id, paths, labels, steps, parent, reserved, review, max_attempts."""
+    fields: dict[str, Any] = {"description": description, **more}
+    if depends_on is not None:
+        fields["depends_on"] = depends_on
+    if priority != 0:
+        fields["priority"] = priority
+    return add_many(core, [fields], worker=worker, request_key=request_key)[0]
 
-    @retried
-    def add_many(
-        self,
-        definitions: Sequence[Mapping[str, Any]],
-        *,
-        worker: Worker | str | None = None,
-        request_key: str | None = None,
-    ) -> list[str]:
-        """Add tasks in one transaction, all or none; their ids. They may depend on each other (`depends_on`, `parent`)
-        by the ids that they bring, or by a `name` that holds within this call only."""
-        path = self._pattern
-        names = _names(definitions)
-        tasks = []
-        for number, fields in enumerate(definitions, 1):
-            try:
-                tasks.append(limits.new_task(_without_names(fields, names) if names else fields, path))
-            except Invalid as error:
-                if len(definitions) > 1:
-                    error.message = f"task {number} of {len(definitions)}: {error.message}"
-                raise
-        if not tasks:
-            return []
-        who = self._actor(worker)
-        key = None if request_key is None else limits.request("add", request_key)
-        asked = 0 if key is None else limits.fingerprint(_asked(tasks, definitions if names else ()))
-        with self._store.write() as tx:
-            if key is not None and (answer := tx.requests(key)):
-                before, ids = loads(answer[key][0])
-                if before != asked:
-                    raise limits.key_was_used()
-                return list(ids)
-            known_as = _known_as(tasks, definitions)
-            _give_ids(tx, tasks, self._store.new_ids)
-            if names:
-                _resolve(tasks, definitions, names)
-            _check_needs(tx, tasks, {task.id: words for task, words in zip(tasks, known_as, strict=True)})
-            events = [rules.add(task, who, tx.now) for task in tasks]
-            tx.insert(tasks)
-            tx.append(events)
-            ids = [task.id for task in tasks]
-            self._keep_alive(tx, who)
-            if key is not None:
-                tx.remember(key, dumps([asked, ids]))
-        return ids
+
+@retried
+def add_many(
+    core: Core,
+    definitions: Sequence[Mapping[str, Any]],
+    *,
+    worker: Worker | str | None = None,
+    request_key: str | None = None,
+) -> list[str]:
+    """Add tasks in one transaction, all or none; their ids. They may depend on each other (`depends_on`, `parent`) by
+    the ids that they bring, or by a `name` that holds within this call only."""
+    path = core.paths.pattern
+    names = _names(definitions)
+    tasks = []
+    for number, fields in enumerate(definitions, 1):
+        try:
+            tasks.append(limits.new_task(_without_names(fields, names) if names else fields, path))
+        except Invalid as error:
+            if len(definitions) > 1:
+                error.message = f"task {number} of {len(definitions)}: {error.message}"
+            raise
+    if not tasks:
+        return []
+    who = core.identity.actor(worker)
+    key = None if request_key is None else limits.request("add", request_key)
+    asked = 0 if key is None else limits.fingerprint(_asked(tasks, definitions if names else ()))
+    with core.store.write() as tx:
+        if key is not None and (answer := tx.requests(key)):
+            before, ids = loads(answer[key][0])
+            if before != asked:
+                raise limits.key_was_used()
+            return list(ids)
+        known_as = _known_as(tasks, definitions)
+        _give_ids(tx, tasks, core.store.new_ids)
+        if names:
+            _resolve(tasks, definitions, names)
+        _check_needs(tx, tasks, {task.id: words for task, words in zip(tasks, known_as, strict=True)})
+        events = [rules.add(task, who, tx.now) for task in tasks]
+        tx.insert(tasks)
+        tx.append(events)
+        ids = [task.id for task in tasks]
+        keep_alive(core, tx, who)
+        if key is not None:
+            tx.remember(key, dumps([asked, ids]))
+    return ids
 
 
 def _names(definitions: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -1,0 +1,49 @@
+"""Who acts: the worker that a caller names, the board's own, or the one that the environment names."""
+
+from __future__ import annotations
+
+import os
+
+from dibs import limits
+from dibs.errors import Invalid
+from dibs.model import Worker
+from dibs.worker import from_environment, of_process
+
+
+class Identity:
+    def __init__(self, default: Worker | str | None) -> None:
+        self._known: dict[tuple[int, str], Worker] = {}
+        self._environment: Worker | None = None
+        self.default = self.named(default)
+        """Whom the board was opened for."""
+
+    def named(self, worker: Worker | str | None) -> Worker | None:
+        """A worker as given. A name means a worker that lives as long as this process."""
+        if worker is None:
+            return None
+        if isinstance(worker, Worker):
+            return limits.worker(worker)
+        known = self._known.get((os.getpid(), worker))
+        if known is None:
+            known = self._known[os.getpid(), worker] = of_process(limits.name(worker))
+        return known
+
+    def required(self, worker: Worker | str | None, why: str, hint: str = "") -> Worker:
+        """The same, for verbs that must know who acts."""
+        who = self.named(worker)
+        if who is None:
+            raise Invalid(why, hint=hint)
+        return who
+
+    def actor(self, worker: Worker | str | None = None) -> Worker:
+        """Whoever the changelog is to name.
+
+        A program that does not say for whom it acts is not taken for a human, who may decide over others' claims.
+        """
+        who = self.named(worker) or self.default or self._environment
+        if who is None:
+            who = from_environment()
+            if who.kind == "human" and not os.environ.get("DIBS_KIND"):
+                who.kind = "agent"
+            self._environment = who
+        return who
