@@ -540,6 +540,19 @@ def open_only(path: str, create: str = "") -> None:
         say(f"{type(error).__name__} {error}")
 
 
+def claim_at_a_word(url: str, name: str) -> None:
+    """How a claim ends for its caller."""
+    try:
+        with TaskBoard.open(url) as board:
+            task = board.claim(name)
+            assert task is not None
+        say(f"claimed {task.token}")
+    except DibsError as error:
+        say(f"{error.code} {error}")
+    except Exception as error:
+        say(f"{type(error).__name__} {error}")
+
+
 # -- syncing
 
 

@@ -32,13 +32,13 @@ from __future__ import annotations
 
 import os
 import time
-from _thread import allocate_lock
 
 from dibs import fs
 from dibs.errors import BoardUnusable, OutcomeUnknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable
 
 _COMMITTED, _SYNCED, _FLAG, _ANNOUNCED, _WRITERS = 0, 8, 16, 48, 64
@@ -67,8 +67,10 @@ CROWD = 8
 
 
 class GroupCommit:
-    def __init__(self, board: str, sync: Callable[[int], object]) -> None:
-        self.turn = allocate_lock()
+    """Of one opening of the board: whoever waits for the disk keeps the files open until it need not any more."""
+
+    def __init__(self, board: str, sync: Callable[[int], object], turn: LockType) -> None:
+        self._turn = turn
         """Held while a thread of this process waits for the disk; a fork takes it first."""
         self._board = board
         self._sync = sync
@@ -93,6 +95,9 @@ class GroupCommit:
             os.close(self._file)
             self._file = -1
 
+    def __del__(self) -> None:
+        self.close()
+
     def close_wal(self) -> None:
         """The WAL belongs to the connection: with the last one it goes, and a later one makes another."""
         if self._wal >= 0:
@@ -111,20 +116,13 @@ class GroupCommit:
     def count_commit(self, number: int) -> None:
         """The commit that was announced has been made; the caller has the gate."""
         me = os.getpid().to_bytes(4, "little")
-        try:
-            fs.write_at(self._file, me, _WRITERS + 4 * (number % _RING))
-            fs.write_at(self._file, _bytes(number), _COMMITTED)
-            self._counted += 1
-            if self._counted % SHARES == 0:
-                last = self._writers(0, number)
-                many = len(set(last))
-                self.should_queue = many > CROWD or last.count(me) * many > FAIR * len(last)
-        except OSError as error:
-            raise OutcomeUnknown(
-                f"the change was made, but could not be counted ({error.strerror})",
-                hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
-                path=self._board,
-            ) from error
+        fs.write_at(self._file, me, _WRITERS + 4 * (number % _RING))
+        fs.write_at(self._file, _bytes(number), _COMMITTED)
+        self._counted += 1
+        if self._counted % SHARES == 0:
+            last = self._writers(0, number)
+            many = len(set(last))
+            self.should_queue = many > CROWD or last.count(me) * many > FAIR * len(last)
 
     def settle_commit(self) -> int:
         """The number of the last commit, for a caller that has the gate and tells of what it found; one that was
@@ -153,7 +151,7 @@ class GroupCommit:
         """
         if self._is_synced(number):
             return
-        with self.turn:
+        with self._turn:
             if self._wal < 0:
                 try:
                     self._wal = os.open(self._board + "-wal", os.O_RDWR | getattr(os, "O_CLOEXEC", 0))

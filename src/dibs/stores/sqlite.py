@@ -33,14 +33,14 @@ import apsw
 from dibs import fs
 from dibs.clock import Clock
 from dibs.clock import read as read_clock
-from dibs.errors import BoardUnusable, Invalid, NoBoard, OutcomeUnknown
+from dibs.errors import BoardUnusable, DibsError, Invalid, NoBoard, OutcomeUnknown
 from dibs.model import COMPLETED, TaskStatus
 from dibs.stores import queries as q
 from dibs.stores.groupcommit import GroupCommit
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS, MOVED, MOVED_ID
 from dibs.stores.shift import move_leases
 from dibs.stores.sql import SqlTx, contains
-from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, translate
+from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, translate, unconfirmed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,9 +75,10 @@ def _before_fork() -> None:
         store = known()
         if store is not None:
             # In this order: whoever waits for the disk may need the connection, to write through what a sync has lost.
-            store._syncs.turn.acquire()
+            store._sync_turn.acquire()
             store._turn.acquire()
             store._close_connection()
+            store._syncs.close_wal()
             _paused.append(store)
 
 
@@ -85,13 +86,14 @@ def _after_fork() -> None:
     while _paused:
         store = _paused.pop()
         store._turn.release()
-        store._syncs.turn.release()
+        store._sync_turn.release()
 
 
 def _after_fork_in_child() -> None:
     # A lock on an open file is shared with the copies that a fork makes: ours would outlive the parent's death.
     for store in _paused:
-        store._close_files()
+        store._syncs.close()
+        store._close_gate()
     _after_fork()
 
 
@@ -130,7 +132,9 @@ class SqliteStore:
         self._boot = self._clock.boot()
         self._full = durability == "full"
         self._turn = allocate_lock()
-        self._syncs = GroupCommit(self.path, sync)
+        self._sync_turn = allocate_lock()
+        self._sync = sync
+        self._syncs = self._new_syncs()
         self._connection: apsw.Connection | None = None
         self._pid = 0
         self._gate = -1
@@ -300,7 +304,9 @@ class SqliteStore:
 
     def _shut(self) -> None:
         self._close_connection()
-        self._close_files()
+        self._close_gate()
+        # A thread that waits for the disk goes on with the files that it has, which its last user closes.
+        self._syncs = self._new_syncs()
 
     def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
@@ -309,18 +315,19 @@ class SqliteStore:
                 # The WAL is removed by its name when the last connection closes, and the name may be another board's.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close()
-        self._syncs.close_wal()
+
+    def _new_syncs(self) -> GroupCommit:
+        return GroupCommit(self.path, self._sync, self._sync_turn)
 
     def __del__(self) -> None:
         _stores.pop(id(self), None)
         if getattr(self, "_gate", -1) >= 0:
             self._shut()
 
-    def _close_files(self) -> None:
+    def _close_gate(self) -> None:
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
-        self._syncs.close()
 
     def _ensure_open(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
@@ -389,34 +396,42 @@ class SqliteStore:
 
     def _roll_back(self) -> None:
         try:
-            if self._connection is not None and self._connection.in_transaction:
-                self._cursor.execute("ROLLBACK")
-        finally:
-            fs.let_go(self._gate, fs.UNLOCK)
+            try:
+                if self._connection is not None and self._connection.in_transaction:
+                    self._cursor.execute("ROLLBACK")
+            finally:
+                fs.let_go(self._gate, fs.UNLOCK)
+        except (apsw.Error, OSError):
+            self._shut()  # which ends both as well
 
     def _commit(self, tx: SqlTx) -> int:
-        """Commit and open the gate; the number of this commit, or of the last one if nothing has changed: the answer
-        tells of that."""
+        """Commit, for a caller that has the gate; the number of this commit, or of the last one if nothing has changed:
+        the answer tells of that."""
+        if not tx.changed:
+            return self._syncs.settle_commit()
+        tx.flush()
+        ticket = self._syncs.announce_commit()
         try:
-            if not tx.changed:
-                return self._syncs.settle_commit()
-            tx.flush()
-            ticket = self._syncs.announce_commit()
             self._cursor.execute("COMMIT")
+        except apsw.IOError as error:  # a whole transaction may be in the WAL, for the next recovery to find
+            raise unconfirmed(error, self.path) from error
+        try:
             self._syncs.count_commit(ticket)
             if ticket % 256 == 0:
                 self._bound_wal()
-            return ticket
-        finally:
-            self._roll_back()  # what is committed stays; the gate opens
+        except (apsw.Error, OSError) as error:
+            raise unconfirmed(error, self.path) from error
+        return ticket
 
     def _bound_wal(self) -> None:
         """Readers can keep the WAL from being reset; when it has grown too long, make them wait for once."""
         assert self._connection is not None
         if os.stat(self.path + "-wal").st_size > WAL_BYTES:
             self._connection.set_busy_timeout(1000)
-            self._rows("PRAGMA wal_checkpoint(RESTART)")
-            self._connection.set_busy_timeout(BUSY_MS)
+            try:
+                self._rows("PRAGMA wal_checkpoint(RESTART)")
+            finally:
+                self._connection.set_busy_timeout(BUSY_MS)
 
     def _write_through(self) -> None:
         """After a failed sync: write the whole WAL into the database, and sync that."""
@@ -442,10 +457,12 @@ class SqliteStore:
         return None
 
     def mark_change(self) -> int:
-        if not self._syncs.is_open or self._pid != os.getpid():
+        syncs = self._syncs
+        if not syncs.is_open or self._pid != os.getpid():
             with self._turn:
                 self._ensure_open()
-        return self._syncs.committed()
+                syncs = self._syncs
+        return syncs.committed()
 
     def wait_change(self, mark: int, timeout: float) -> bool:
         # A look costs one pread of eight bytes: at 40 a second that is little, and it needs no file watcher. Where
@@ -491,11 +508,10 @@ class _Write:
         try:
             store._ensure_open()
             self._tx = store._begin_write()
-        except apsw.Error as error:
+        except BaseException as error:
             store._turn.release()
-            raise translate(error, store.path) from error
-        except BaseException:
-            store._turn.release()
+            if isinstance(error, apsw.Error | OSError):
+                raise translate(error, store.path) from error
             raise
         return self._tx
 
@@ -503,18 +519,23 @@ class _Write:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         store = self._store
+        syncs = store._syncs  # where another thread closes the store meanwhile, these are still for this commit
+        ticket = 0
         try:
-            if kind is None:
-                ticket = store._commit(self._tx)
-            else:
-                ticket = 0
-                store._roll_back()
-        except apsw.Error as problem:
-            raise translate(problem, store.path) from problem
-        finally:
-            store._turn.release()
-        if ticket and store._full:
-            store._syncs.wait_for(ticket, store._write_through)
+            try:
+                if kind is None:
+                    ticket = store._commit(self._tx)
+            finally:
+                try:
+                    store._roll_back()  # what is committed stays; the gate opens
+                finally:
+                    store._turn.release()
+            if ticket and store._full:
+                syncs.wait_for(ticket, store._write_through)
+        except (apsw.Error, OSError) as problem:
+            if isinstance(problem, OSError) and not isinstance(problem, DibsError):
+                store.close()  # with its locks, whatever has become of them
+            raise (unconfirmed if ticket else translate)(problem, store.path) from problem
         if isinstance(error, apsw.Error):
             raise translate(error, store.path) from error
 

@@ -6,7 +6,7 @@ import os
 
 import apsw
 
-from dibs.errors import BoardMoved, BoardUnusable, Busy, Duplicate
+from dibs.errors import BoardMoved, BoardUnusable, Busy, DibsError, Duplicate, OutcomeUnknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +60,28 @@ def leftover(path: str, left: list[str]) -> BoardUnusable:
     )
 
 
-def translate(error: apsw.Error, path: str) -> Exception:
-    """An engine error as one of ours; what is no user's business is returned as it is."""
+def unconfirmed(error: Exception, path: str) -> OutcomeUnknown:
+    """Whatever goes wrong after a commit, or in the middle of it."""
+    if isinstance(error, OutcomeUnknown):
+        return error
+    why = error.strerror or error if isinstance(error, OSError) and not isinstance(error, DibsError) else error
+    return OutcomeUnknown(
+        f"the change was made, but it is not certain that it is on the disk ({why})",
+        hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
+        path=path,
+    )
+
+
+def translate(error: apsw.Error | OSError, path: str) -> Exception:
+    """An error before a commit as one of ours; what is no user's business is returned as it is."""
+    if isinstance(error, DibsError):
+        return error
+    if isinstance(error, OSError):
+        return BoardUnusable(
+            f"cannot lock or read the files of the board {path} ({error.strerror or error}): nothing was changed",
+            hint="check the disk's health and free space, then run the command again",
+            path=path,
+        )
     kind = type(error)
     if kind is apsw.NotADBError:
         return foreign(path, "is not a dibs board, or is damaged beyond recognition")
