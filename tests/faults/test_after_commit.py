@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dibs import TaskBoard, fs
+from dibs.stores.groupcommit import GroupCommit
 from dibs.stores.sqlite import SqliteStore
 from tests.processes.harness import Crew, assert_whole, path_of
 
@@ -76,7 +78,9 @@ def test_no_call_that_fails_lets_a_claim_end_in_a_false_answer(
 
 
 @pytest.mark.parametrize("when", ["before it waits", "while it waits"])
-def test_a_store_that_another_thread_closes_still_confirms_what_is_committed(url: str, when: str) -> None:
+def test_a_store_that_another_thread_closes_still_confirms_what_is_committed(
+    url: str, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
     committed, closed = threading.Event(), threading.Event()
 
     def pause() -> None:
@@ -84,25 +88,21 @@ def test_a_store_that_another_thread_closes_still_confirms_what_is_committed(url
             committed.set()
             assert closed.wait(30)
 
-    class Store(SqliteStore):
-        def _new_syncs(self):  # type: ignore[no-untyped-def]
-            syncs = super()._new_syncs()
-            wait_for = syncs.wait_for
+    wait_for = GroupCommit.wait_for
 
-            def wait_later(*args: object) -> None:
-                pause()
-                wait_for(*args)  # type: ignore[arg-type]
+    def wait_later(self: GroupCommit, number: int, write_through: Callable[[], None]) -> None:
+        if when == "before it waits":
+            pause()
+        wait_for(self, number, write_through)
 
-            if when == "before it waits":
-                syncs.wait_for = wait_later  # type: ignore[method-assign]
-            return syncs
+    monkeypatch.setattr(GroupCommit, "wait_for", wait_later)
 
     def sync(fd: int) -> None:
         if when == "while it waits":
             pause()
         fs.sync_data(fd)
 
-    board = TaskBoard(store=Store(str(path_of(url)), sync=sync), worker="w")
+    board = TaskBoard(store=SqliteStore(str(path_of(url)), sync=sync), worker="w")
     ends: list[object] = []
 
     def add() -> None:

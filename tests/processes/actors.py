@@ -634,6 +634,37 @@ def die_in_sync(url: str, task_id: str, token: str) -> None:
     board.complete(task_id, "done", token=int(token))
 
 
+def stand_in_sync(url: str) -> None:
+    """Commit, and stay in the sync until told to go on."""
+    from dibs.stores.sqlite import SqliteStore
+
+    def sync(fd: int) -> None:
+        say("syncing")
+        told()
+
+    with TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), sync=sync), worker="syncer") as board:
+        board.tell("hello")
+
+
+def add_in_a_thread(url: str) -> None:
+    """What a thread that is not the main one is told, and another that stands behind it."""
+    from threading import Thread
+
+    board = TaskBoard.open(url, worker="threads")
+
+    def add() -> None:
+        try:
+            say(f"added {board.add('x')}")
+        except DibsError as error:
+            say(f"{error.code} {error}")
+
+    threads = [Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def chatter(url: str, name: str, count: str) -> None:
     """Many small transactions."""
     board = TaskBoard.open(url, worker=name, durability="normal")

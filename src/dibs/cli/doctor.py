@@ -182,6 +182,7 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
         )
     if free < LITTLE_SPACE:
         report.find("disk_full", f"only {free // MEGABYTE} MB are free in {folder}", "make room on that disk")
+    _gate(report, path)
     pragma = "integrity_check" if deep else "quick_check"
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
@@ -202,6 +203,23 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
             "(dibs --board sqlite:new.db import board.jsonl); without one, save what is readable: "
             "dibs export rest.jsonl",
         )
+
+
+def _gate(report: Report, path: str) -> None:
+    """Does somebody keep all others from writing?"""
+    from dibs.stores import gate
+    from dibs.stores.sqlite import side_files
+
+    holder = gate.look(side_files(path)[0])
+    if holder is None or not (holder.stopped or holder.seconds >= gate.TELL):
+        return
+    report.facts["writer"] = {
+        "pid": holder.pid,
+        "command": holder.command,
+        "since": iso(holder.since),
+        "stopped": holder.stopped,
+    }
+    report.find("writer_in_the_way", f"nobody else can write: all wait for {holder}", holder.hint)
 
 
 # -- who holds what

@@ -56,6 +56,8 @@ PATIENCE = 0.7
 """The part of a sync's time, from its end, for which the next one waits at most."""
 GLANCE = 0.00005
 """Seconds between two looks at whether they have come."""
+STUCK = 3.0
+"""Seconds after which whoever waits for another's sync, which may be stopped in it, syncs by itself."""
 GLANCES = 30
 """Looks at whether a quick sync has ended before one falls asleep."""
 SHARES = 16
@@ -64,6 +66,18 @@ FAIR = 1.25
 """So many times its share counts as no more than that: of few commits, some have more by chance."""
 CROWD = 8
 """More writers than this queue: among many, luck would not be evened out soon enough."""
+
+
+class _Stuck(Exception):
+    pass
+
+
+def _until_stuck() -> fs.Alarms:
+    return [(STUCK, _give_up)]
+
+
+def _give_up() -> None:
+    raise _Stuck
 
 
 class GroupCommit:
@@ -157,20 +171,25 @@ class GroupCommit:
                     self._wal = os.open(self._board + "-wal", os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
                 except FileNotFoundError:
                     return  # the last connection was closed meanwhile: that wrote everything into the database
-            if self._is_slow:
-                self._wait_for_a_sync()
-                if self._is_synced(number):
-                    return
-                self._gather()
-            try:  # before the lock is taken: an interruption just behind that must not leave it locked
-                if not fs.try_lock(self._file):
+            try:
+                if self._is_slow:
                     self._wait_for_a_sync()
                     if self._is_synced(number):
                         return
-                    fs.lock(self._file)
-                self._sync_up_to(number, write_through)
-            finally:
-                fs.let_go(self._file, fs.UNLOCK)
+                    self._gather()
+                try:  # before the lock is taken: an interruption just behind that must not leave it locked
+                    if not fs.try_lock(self._file):
+                        self._wait_for_a_sync()
+                        if self._is_synced(number):
+                            return
+                        fs.lock(self._file, 0, _until_stuck)
+                    self._sync_up_to(number, write_through)
+                finally:
+                    fs.let_go(self._file, fs.UNLOCK)
+            except _Stuck:
+                if self._numbers(_FLAG, 1)[0] != _FINE:
+                    write_through()
+                self._sync_wal()
 
     def _is_synced(self, number: int) -> bool:
         committed, synced = self._numbers(_COMMITTED, 2)
@@ -179,7 +198,7 @@ class GroupCommit:
     def _wait_for_a_sync(self) -> None:
         """Return when no sync is under way."""
         try:
-            fs.lock_shared(self._file, 0 if self._is_slow else GLANCES)
+            fs.lock_shared(self._file, 0 if self._is_slow else GLANCES, _until_stuck)
         finally:
             fs.let_go(self._file, fs.UNLOCK)
 

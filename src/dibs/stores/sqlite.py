@@ -36,6 +36,7 @@ from dibs.clock import read as read_clock
 from dibs.errors import BoardUnusable, DibsError, Invalid, NoBoard, OutcomeUnknown
 from dibs.model import COMPLETED, TaskStatus
 from dibs.stores import queries as q
+from dibs.stores.gate import Gate
 from dibs.stores.groupcommit import GroupCommit
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS, MOVED, MOVED_ID
 from dibs.stores.shift import move_leases
@@ -93,7 +94,7 @@ def _after_fork_in_child() -> None:
     # A lock on an open file is shared with the copies that a fork makes: ours would outlive the parent's death.
     for store in _paused:
         store._syncs.close()
-        store._close_gate()
+        store._gate.close()
     _after_fork()
 
 
@@ -137,7 +138,7 @@ class SqliteStore:
         self._syncs = self._new_syncs()
         self._connection: apsw.Connection | None = None
         self._pid = 0
-        self._gate = -1
+        self._gate = Gate(self.path)
         self._file: tuple[int, int] | None = None
         self._stirred = time.monotonic()
         """When somebody who waits here last saw a change, or opened the board."""
@@ -249,11 +250,11 @@ class SqliteStore:
                 )
             self._open_side_files()
             if version < len(MIGRATIONS):
-                fs.lock(self._gate)
                 try:
+                    self._gate.take()
                     _migrate(connection, version)
                 finally:
-                    fs.unlock(self._gate)
+                    fs.let_go(self._gate.file, fs.UNLOCK)
         except apsw.Error as error:
             self._shut()
             raise translate(error, self.path) from error
@@ -288,8 +289,7 @@ class SqliteStore:
         # Only now that the file is known to be a board: a mistyped name must not leave files beside somebody else's.
         gate, marks = side_files(self.path)
         try:
-            if self._gate < 0:
-                self._gate = fs.open_lock_file(gate)
+            self._gate.open(gate)
             self._syncs.open(marks)
         except OSError as error:
             raise BoardUnusable(
@@ -304,7 +304,7 @@ class SqliteStore:
 
     def _shut(self) -> None:
         self._close_connection()
-        self._close_gate()
+        self._gate.close()
         # A thread that waits for the disk goes on with the files that it has, which its last user closes.
         self._syncs = self._new_syncs()
 
@@ -321,13 +321,8 @@ class SqliteStore:
 
     def __del__(self) -> None:
         _stores.pop(id(self), None)
-        if getattr(self, "_gate", -1) >= 0:
+        if hasattr(self, "_gate") and self._gate.file >= 0:
             self._shut()
-
-    def _close_gate(self) -> None:
-        if self._gate >= 0:
-            os.close(self._gate)
-            self._gate = -1
 
     def _ensure_open(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
@@ -370,9 +365,18 @@ class SqliteStore:
     def _many(self, sql: str, rows: Iterable[Row]) -> None:
         self._cursor.executemany(sql, rows)
 
-    def _begin_write(self) -> SqlTx:
+    def _take_turn(self) -> float:
+        """Wait for the other threads that write; for how many seconds?"""
+        if self._turn.acquire(blocking=False):
+            return 0.0
+        began = time.monotonic()
+        if not self._turn.acquire(timeout=self._gate.patience):
+            raise self._gate.busy()
+        return time.monotonic() - began
+
+    def _begin_write(self, waited: float) -> SqlTx:
         try:  # from here on: an interruption just behind the lock must not leave it
-            fs.lock(self._gate, 0 if self._syncs.should_queue else GLANCES)
+            self._gate.take(0 if self._syncs.should_queue else GLANCES, waited)
             execute = self._cursor.execute
             execute("BEGIN IMMEDIATE")
             now, moved, shift = self._time()
@@ -400,7 +404,7 @@ class SqliteStore:
                 if self._connection is not None and self._connection.in_transaction:
                     self._cursor.execute("ROLLBACK")
             finally:
-                fs.let_go(self._gate, fs.UNLOCK)
+                fs.let_go(self._gate.file, fs.UNLOCK)
         except (apsw.Error, OSError):
             self._shut()  # which ends both as well
 
@@ -504,10 +508,10 @@ class _Write:
 
     def __enter__(self) -> SqlTx:
         store = self._store
-        store._turn.acquire()
+        waited = store._take_turn()
         try:
             store._ensure_open()
-            self._tx = store._begin_write()
+            self._tx = store._begin_write(waited)
         except BaseException as error:
             store._turn.release()
             if isinstance(error, apsw.Error | OSError):
