@@ -40,6 +40,10 @@ LARGE_WAL = 64 * MEGABYTE
 LITTLE_SPACE = 50 * MEGABYTE
 FIRST_SOUND_SQLITE = (3, 51, 3)
 """Before it, several writers and checkpoints could corrupt a file in WAL mode."""
+_SAVE = (
+    "stop the workers, keep a copy of the folder, and restore the newest export into a new board "
+    "(dibs --board sqlite:new.db import board.jsonl); without one, save what is readable: dibs export rest.jsonl"
+)
 
 
 class Report:
@@ -85,6 +89,10 @@ def doctor(ctx: Context, args: Args) -> int:
             except DibsError as error:
                 if not report.facts.get("dialect", {}).get("errors"):  # which have been told, with file and line
                     report.find_error(error)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                if not report.facts.get("file"):
+                    raise
+                report.find("damaged", f"the board holds what dibs does not write ({error!r:.100})", _SAVE)
     if args.prove:
         _prove(ctx, report, board)
     _identity(ctx, report)
@@ -199,9 +207,7 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
         report.find(
             "damaged",
             f"the file is damaged: {problems[0]}" + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),
-            "stop the workers, keep a copy of the folder, and restore the newest export into a new board "
-            "(dibs --board sqlite:new.db import board.jsonl); without one, save what is readable: "
-            "dibs export rest.jsonl",
+            _SAVE,
         )
 
 

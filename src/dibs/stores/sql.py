@@ -16,6 +16,7 @@ from dibs.model import OPEN, BoardTask, Event, Lock, Message, TaskStatus, Worker
 from dibs.paths import literal_prefix, prefix_range
 from dibs.stores import queries as q
 from dibs.stores.rows import (
+    damaged,
     event_from,
     event_row,
     insert_row,
@@ -60,7 +61,10 @@ class SqlTx:
         self._many = many
         head = rows(q.HEAD, ())
         self._last: int = head[0][0] if head else 0
-        self._tally = [int(n) for n in head[0][1].split()] if head else [0] * len(_COUNTED)
+        try:
+            self._tally = [int(n) for n in head[0][1].split()] if head else [0] * len(_COUNTED)
+        except (ValueError, AttributeError) as error:
+            raise damaged("the newest event", error) from error
         self._status: dict[int, TaskStatus] = {}
         self._newest: dict[str, int] = {}
         self._new: list[BoardTask] = []

@@ -38,6 +38,7 @@ from dibs.model import COMPLETED, TaskStatus
 from dibs.stores import queries as q
 from dibs.stores.gate import Gate
 from dibs.stores.groupcommit import GroupCommit
+from dibs.stores.rows import damaged
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS, MOVED, MOVED_ID
 from dibs.stores.shift import move_leases
 from dibs.stores.sql import SqlTx, contains
@@ -360,7 +361,10 @@ class SqliteStore:
             self._rows(MOVED)
 
     def _rows(self, sql: str, values: Row = ()) -> list[Row]:
-        return self._cursor.execute(sql, values).fetchall()
+        try:
+            return self._cursor.execute(sql, values).fetchall()
+        except UnicodeDecodeError as error:
+            raise damaged("a text", error) from error
 
     def _many(self, sql: str, rows: Iterable[Row]) -> None:
         self._cursor.executemany(sql, rows)

@@ -88,8 +88,10 @@ def translate(error: apsw.Error | OSError, path: str) -> Exception:
     if kind is apsw.CorruptError:
         return BoardUnusable(
             f"the board {path} is damaged ({error}); it was left as it is",
-            hint="keep the file, restore the newest export (dibs import) into a new board, and see: dibs doctor",
+            hint="keep the file, restore the newest export (dibs import) into a new board, and see: dibs doctor; "
+            "without an export, save what can be read: dibs export rest.jsonl",
             path=path,
+            damaged=True,
         )
     if kind is apsw.FullError:
         return BoardUnusable(
