@@ -208,6 +208,14 @@ def is_shared(path: str) -> bool:
     return not stat.S_ISREG(found.st_mode) or found.st_nlink > 1
 
 
+def is_read_only(path: str) -> bool:
+    """Is this on a file system that is mounted for reading only?"""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except (OSError, AttributeError):  # Windows has no such call
+        return False
+
+
 MARKER_BYTES = 64 * 1024
 
 

@@ -18,6 +18,7 @@ from dibs.model import BoardTask, Event, Lock, Message
 from dibs.replay import State
 from dibs.stores import queries as q
 from dibs.stores.rows import event_from, task_from
+from dibs.stores.sqlite import for_reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Salvage:
         self.marks: dict[str, int] = {}  # with the messages before them in doubt, whoever reads begins anew
         self.requests: dict[str, tuple[str, float]] = {}
         self._path = path
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        name, flags = for_reading(path)
+        connection = apsw.Connection(name, flags=flags)
         try:
             # Or the engine would read nothing of a file that is too short, or of which an index is not defined well.
             connection.execute("PRAGMA writable_schema = ON").fetchall()

@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 
+from dibs import fs
 from dibs.cli.audit import disagreements, stray_edges
 from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, hint, number, pad, paint, quoted, safe, wrap
 from dibs.copying import is_dialect
@@ -23,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    import apsw
 
     from dibs.board import TaskBoard
     from dibs.cli.args import Args
@@ -180,7 +183,9 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
     free = shutil.disk_usage(folder).free
     facts: dict[str, Any] = {"path": path, "bytes": os.path.getsize(path), "wal_bytes": wal, "free_bytes": free}
     report.facts["file"] = facts
-    if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
+    if fs.is_read_only(path):
+        report.find("read_only", f"{folder} is on a disk that is mounted for reading only", "work on it elsewhere")
+    elif not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
         report.find("read_only", f"you may not write to {path} or its folder", "let its owner give you permission")
     if wal > LARGE_WAL:
         report.find(
@@ -193,7 +198,7 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
     _gate(report, path)
     pragma = "integrity_check" if deep else "quick_check"
     try:
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        connection = _connection(path)
         try:
             facts["schema"] = connection.pragma("user_version")
             facts["newest_schema"] = len(MIGRATIONS)
@@ -209,6 +214,15 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
             f"the file is damaged: {problems[0]}" + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),
             _SAVE,
         )
+
+
+def _connection(path: str) -> apsw.Connection:
+    import apsw
+
+    from dibs.stores.sqlite import for_reading
+
+    name, flags = for_reading(path)
+    return apsw.Connection(name, flags=flags)
 
 
 def _gate(report: Report, path: str) -> None:
@@ -360,7 +374,7 @@ def _counted(board: TaskBoard, last: int, most: int) -> int:
     import apsw
 
     try:
-        connection = apsw.Connection(board.url.removeprefix("sqlite:"), flags=apsw.SQLITE_OPEN_READONLY)
+        connection = _connection(board.url.removeprefix("sqlite:"))
         try:
             rows = list(connection.execute("SELECT count(*) FROM (SELECT 1 FROM event LIMIT ?)", (most,)))
         finally:

@@ -42,7 +42,7 @@ from dibs.stores.rows import damaged
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS, MOVED, MOVED_ID
 from dibs.stores.shift import move_leases
 from dibs.stores.sql import SqlTx, contains
-from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, translate, unconfirmed
+from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, read_only, second_name, translate, unconfirmed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,6 +139,8 @@ class SqliteStore:
         self._syncs = self._new_syncs()
         self._connection: apsw.Connection | None = None
         self._pid = 0
+        self._is_fixed = False
+        """Is it on a disk that is mounted for reading only?"""
         self._gate = Gate(self.path)
         self._file: tuple[int, int] | None = None
         self._stirred = time.monotonic()
@@ -212,6 +214,8 @@ class SqliteStore:
             raise foreign(self.path, "is a folder")
         if not os.path.isfile(path):  # SQLite would wait for the other end of a pipe, and nothing could end that
             raise foreign(self.path, "is not a dibs board but a pipe or a device")
+        if os.stat(path).st_nlink > 1 and _has_second_name(path):
+            raise second_name(path)
         for suffix in ("-wal", "-shm", "-journal"):
             # SQLite would wait for a pipe, and write into whatever else a hard link names.
             if fs.is_shared(os.path.realpath(path) + suffix):
@@ -219,8 +223,12 @@ class SqliteStore:
         self._refuse_network(os.path.dirname(path))
         self._refuse_foreign()
         self._file = self._file_there()
+        self._is_fixed = fs.is_read_only(path)
         try:
-            connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
+            name, flags = path, apsw.SQLITE_OPEN_READWRITE
+            if self._is_fixed:
+                name, flags = for_reading(path)
+            connection = apsw.Connection(name, flags=flags | apsw.SQLITE_OPEN_NOMUTEX)
             self._connection = connection
             connection.set_busy_timeout(BUSY_MS)
             # Without this the engine compiles a statement anew whenever a bound value might suggest another plan: 30 µs
@@ -250,7 +258,7 @@ class SqliteStore:
                     path=path,
                 )
             self._open_side_files()
-            if version < len(MIGRATIONS):
+            if version < len(MIGRATIONS) and not self._is_fixed:
                 try:
                     self._gate.take()
                     _migrate(connection, version)
@@ -289,6 +297,8 @@ class SqliteStore:
     def _open_side_files(self) -> None:
         # Only now that the file is known to be a board: a mistyped name must not leave files beside somebody else's.
         gate, marks = side_files(self.path)
+        if self._is_fixed:
+            return
         try:
             self._gate.open(gate)
             self._syncs.open(marks)
@@ -327,9 +337,10 @@ class SqliteStore:
 
     def _ensure_open(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
-            if self._file == self._file_there():
+            if self._file == self._file_there() and not self._is_fixed:
                 return
             # Somebody has moved the board away, or put another in its place: whoever comes now works there, not here.
+            # Or it is on a read-only disk: others may write to it by another mount without our noticing.
             self._shut()
         self._open()
 
@@ -465,6 +476,8 @@ class SqliteStore:
         return None
 
     def mark_change(self) -> int:
+        if self._is_fixed:
+            return 0
         syncs = self._syncs
         if not syncs.is_open or self._pid != os.getpid():
             with self._turn:
@@ -483,6 +496,27 @@ class SqliteStore:
             time.sleep(min(0.025 if now - self._stirred < QUIET else 0.1, end - now))
         self._stirred = time.monotonic()
         return True
+
+
+def for_reading(path: str) -> tuple[str, int]:
+    """How to open the board's file where nothing can be written: the name and the flags."""
+    flags = apsw.SQLITE_OPEN_READONLY
+    if os.path.exists(path + "-wal") or not fs.is_read_only(path):
+        return path, flags
+    # Without a WAL there is nothing but the file; with one, SQLite would want to make the WAL's index.
+    from urllib.parse import quote
+
+    return f"file:{quote(path)}?immutable=1", flags | apsw.SQLITE_OPEN_URI
+
+
+def _has_second_name(path: str) -> bool:
+    """Does the file have another name than one that its killed maker has left? That is removed."""
+    folder, name = os.path.split(path)
+    for other in os.listdir(folder):
+        draft = os.path.join(folder, other)
+        if other.startswith(f"{name}.new-") and os.path.samefile(draft, path):
+            os.unlink(draft)
+    return os.stat(path).st_nlink > 1
 
 
 def _migrate(connection: apsw.Connection, version: int) -> None:
@@ -515,6 +549,8 @@ class _Write:
         waited = store._take_turn()
         try:
             store._ensure_open()
+            if store._is_fixed:
+                raise read_only(store.path)
             self._tx = store._begin_write(waited)
         except BaseException as error:
             store._turn.release()

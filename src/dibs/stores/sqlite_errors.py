@@ -6,6 +6,7 @@ import os
 
 import apsw
 
+from dibs import fs
 from dibs.errors import BoardMoved, BoardUnusable, Busy, DibsError, Duplicate, OutcomeUnknown
 
 TYPE_CHECKING = False
@@ -20,6 +21,25 @@ def foreign(path: str, what: str) -> BoardUnusable:
     return BoardUnusable(
         f"{path} {what}; it was left as it is",
         hint="name another file with --board, or move this one out of the way yourself if you know what it is",
+        path=path,
+    )
+
+
+def second_name(path: str) -> BoardUnusable:
+    from shlex import quote
+
+    return BoardUnusable(
+        f"{path} is a hard link: the same file has another name, perhaps in a copy that was made with cp -al. "
+        "Whoever works under one name would lose what is written under the other; nothing was changed",
+        hint=f"find the other: find / -xdev -samefile {quote(path)}; then let the copy be a real one (cp -a)",
+        path=path,
+    )
+
+
+def read_only(path: str) -> BoardUnusable:
+    return BoardUnusable(
+        f"the board {path} is on a disk that is mounted for reading only: nothing was changed",
+        hint="read it here, or work on a copy: dibs copy FROM TO",
         path=path,
     )
 
@@ -100,9 +120,21 @@ def translate(error: apsw.Error | OSError, path: str) -> Exception:
             path=path,
         )
     if kind in (apsw.ReadOnlyError, apsw.CantOpenError, apsw.PermissionsError):
+        from shlex import quote
+
+        if fs.is_read_only(path):
+            return BoardUnusable(
+                f"the board {path} was not closed, and cannot be read on a read-only disk ({error})",
+                hint=f"copy its folder to another disk, and read it there: cp -a {quote(os.path.dirname(path))} COPY",
+                path=path,
+            )
+        own = (path, path + "-wal", path + "-shm")
+        file = next((name for name in own if os.path.exists(name) and not os.access(name, os.W_OK)), None)
         return BoardUnusable(
-            f"cannot write to the board {path} ({error}): nothing was changed",
-            hint="check the permissions of its folder",
+            f"cannot write to {file or f'the board {path}'} ({error}): nothing was changed",
+            hint=f"let its owner give you permission: chmod u+w {quote(file)}"
+            if file
+            else "check the permissions of its folder",
             path=path,
         )
     if kind is apsw.IOError:
