@@ -39,7 +39,7 @@ KEEP = 0.67
 """The part of a lease that must be left for `keep` not to renew it: it is asked far more often than leases are long."""
 
 REMEMBERED = 1000
-"""Workers of which it is remembered when it was last looked what they hold."""
+"""Workers of which it is remembered when it was last looked what they hold, and that they were alive."""
 
 
 class Leases(Core):
@@ -66,6 +66,8 @@ class Leases(Core):
         here = boot()
         dead = is_dead(holder, here)
         if holder.boot == here and not dead:
+            if len(self._alive) >= REMEMBERED:
+                self._alive.clear()
             self._alive[holder.text] = holder
         return dead
 

@@ -553,6 +553,31 @@ def claim_at_a_word(url: str, name: str) -> None:
         say(f"{type(error).__name__} {error}")
 
 
+def work_by_a_clock(url: str, name: str, hands: str) -> None:
+    """Do what is told, by a wall clock that stands apart by as many seconds as are in a file."""
+    from dibs.clock import Clock
+    from dibs.stores.sqlite import SqliteStore
+
+    class Skewed(Clock):
+        def wall(self) -> float:
+            with open(hands, encoding="ascii") as file:
+                return time.time() + float(file.read())
+
+    board = TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), clock=Skewed()), worker=name)
+    task = None
+    say("ready")
+    while order := told():
+        if order == "claim":
+            task = board.claim(name, lease=3600)
+            say(f"claimed {task and task.id}")
+        elif order == "renew" and task is not None:
+            task.renew()
+            say("renewed")
+        else:
+            board.tell("what time is it")
+            say("told")
+
+
 # -- syncing
 
 
