@@ -104,13 +104,14 @@ def kind(value: object) -> str:
 
 def worker(value: Worker) -> Worker:
     """A worker made by hand. One that was written before was checked then, and nobody changes a Worker."""
-    if value._text is None:
+    if not value._checked:
         name(value.name)
         kind(value.kind)
         if value.session is not None:
             name(value.session, "session")
         optional_text(value.role, "role")
         optional_text(value.host, "host")
+        value._checked = True
     return value
 
 

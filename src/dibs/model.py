@@ -125,7 +125,7 @@ class Worker(Record):
     they are what makes its death provable.
     """
 
-    __slots__ = ("name", "kind", "role", "session", "host", "pid", "started", "boot", "_text")
+    __slots__ = ("name", "kind", "role", "session", "host", "pid", "started", "boot", "_text", "_checked")
 
     def __init__(
         self,
@@ -147,6 +147,8 @@ class Worker(Record):
         self.started = started
         self.boot = boot
         self._text: str | None = None
+        self._checked = False
+        """Has `limits.worker` accepted it, now or when it was first written?"""
 
     def is_same(self, other: Worker) -> bool:
         return self.name == other.name and (
@@ -168,6 +170,7 @@ class Worker(Record):
 
         worker = cls(**loads(text))
         worker._text = text
+        worker._checked = True
         return worker
 
     def __str__(self) -> str:

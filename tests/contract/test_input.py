@@ -152,6 +152,12 @@ def test_a_worker_that_was_made_by_hand_is_checked_too(busy: TaskBoard, what: st
     refused(busy, lambda: busy.tell("hello", worker=worker))
 
 
+def test_a_worker_whose_record_was_read_is_still_checked(busy: TaskBoard) -> None:
+    worker = Worker("two\nlines")
+    assert "two" in worker.text
+    refused(busy, lambda: busy.claim(worker))
+
+
 @pytest.mark.parametrize(
     "text",
     ["x" * LIMIT, "é" * (LIMIT // 2), "\x1b[2J\x07<script>", "'; DROP TABLE task; --", "{{7*7}}", "\u202eevil", "🎉"],

@@ -288,6 +288,14 @@ def test_a_board_that_has_seen_thousands_of_workers_has_forgotten_most_and_renew
         assert [lock.expires_at - board.now() for lock in board.locks()] == [3600]
 
 
+def test_a_board_that_has_seen_thousands_of_living_holders_has_forgotten_most(clock: HandClock) -> None:
+    with TaskBoard(store=MemoryStore(clock)) as board:
+        for number in range(3000):
+            holder = Worker(f"worker-{number}", "agent", None, f"s{number}", host(), None, None, boot())
+            assert not board._is_gone(holder)
+        assert len(board._alive) <= 1000
+
+
 class TestAttempts:
     def test_a_task_given_back_more_than_max_attempts_times_fails(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=2)

@@ -153,9 +153,9 @@ def test_whoever_gets_more_than_its_share_queues_at_the_gate(
     glances: list[int] = []
     lock = fs.lock
 
-    def watched(fd: int, times: int = 0) -> None:
+    def watched(fd: int, times: int = 0, alarms: Callable[[], fs.Alarms] = list) -> None:
         glances.append(times)
-        lock(fd)
+        lock(fd, 0, alarms)
 
     monkeypatch.setattr(fs, "lock", watched)
     writers = [2**22 + n // 2 % others if others and n % 2 else os.getpid() for n in range(256)]
@@ -369,6 +369,8 @@ def test_a_commit_that_cannot_be_counted_is_not_reported_as_if_nothing_had_happe
         left = [fine]
 
         def fail_once(fd: int, data: bytes, offset: int) -> None:
+            if len(data) == 16:  # the note of who has the gate
+                return
             if left[0] == 0:
                 left[0] = -1
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

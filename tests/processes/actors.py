@@ -540,6 +540,44 @@ def open_only(path: str, create: str = "") -> None:
         say(f"{type(error).__name__} {error}")
 
 
+def claim_at_a_word(url: str, name: str) -> None:
+    """How a claim ends for its caller."""
+    try:
+        with TaskBoard.open(url) as board:
+            task = board.claim(name)
+            assert task is not None
+        say(f"claimed {task.token}")
+    except DibsError as error:
+        say(f"{error.code} {error}")
+    except Exception as error:
+        say(f"{type(error).__name__} {error}")
+
+
+def work_by_a_clock(url: str, name: str, hands: str) -> None:
+    """Do what is told, by a wall clock that stands apart by as many seconds as are in a file."""
+    from dibs.clock import Clock
+    from dibs.stores.sqlite import SqliteStore
+
+    class Skewed(Clock):
+        def wall(self) -> float:
+            with open(hands, encoding="ascii") as file:
+                return time.time() + float(file.read())
+
+    board = TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), clock=Skewed()), worker=name)
+    task = None
+    say("ready")
+    while order := told():
+        if order == "claim":
+            task = board.claim(name, lease=3600)
+            say(f"claimed {task and task.id}")
+        elif order == "renew" and task is not None:
+            task.renew()
+            say("renewed")
+        else:
+            board.tell("what time is it")
+            say("told")
+
+
 # -- syncing
 
 
@@ -619,6 +657,37 @@ def die_in_sync(url: str, task_id: str, token: str) -> None:
 
     board = TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), sync=sync))
     board.complete(task_id, "done", token=int(token))
+
+
+def stand_in_sync(url: str) -> None:
+    """Commit, and stay in the sync until told to go on."""
+    from dibs.stores.sqlite import SqliteStore
+
+    def sync(fd: int) -> None:
+        say("syncing")
+        told()
+
+    with TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), sync=sync), worker="syncer") as board:
+        board.tell("hello")
+
+
+def add_in_a_thread(url: str) -> None:
+    """What a thread that is not the main one is told, and another that stands behind it."""
+    from threading import Thread
+
+    board = TaskBoard.open(url, worker="threads")
+
+    def add() -> None:
+        try:
+            say(f"added {board.add('x')}")
+        except DibsError as error:
+            say(f"{error.code} {error}")
+
+    threads = [Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def chatter(url: str, name: str, count: str) -> None:

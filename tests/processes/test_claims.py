@@ -10,7 +10,7 @@ import pytest
 
 from dibs import TaskBoard
 from tests.processes.actors import files_under
-from tests.processes.harness import PATIENCE, Crew, assert_acyclic, assert_whole, everything, new_seed
+from tests.processes.harness import PATIENCE, Actor, Crew, assert_acyclic, assert_whole, everything, new_seed
 
 
 def drained(url: str, crew: Crew, tmp_path: Path, processes: int, tasks: int, patience: float = PATIENCE) -> None:
@@ -127,3 +127,27 @@ def test_overlapping_locks_never_have_two_holders(url: str, crew: Crew, tmp_path
             for pattern, token in (event.data or {}).get("unlocks", ()):
                 del held[pattern, token]
     print(f"0 overlaps among {grants:,} granted locks")
+
+
+def test_a_wall_clock_that_is_set_back_and_corrected_gives_no_task_to_two_processes(
+    url: str, crew: Crew, tmp_path: Path
+) -> None:
+    hands = tmp_path / "hands"
+    hands.write_text("0")
+    with TaskBoard.open(url, worker="maker") as board:
+        task_id = board.add("a task")
+    holder, other = (crew.start("work_by_a_clock", url, name, hands) for name in ("holder", "other"))
+
+    def do(actor: Actor, order: str) -> str:
+        actor.tell(order)
+        return actor.line()
+
+    assert (holder.line(), other.line()) == ("ready", "ready")
+    assert do(other, "tell") == "told"
+    assert do(holder, "claim") == f"claimed {task_id}"
+    hands.write_text("-7200")
+    assert do(holder, "renew") == "renewed"
+    hands.write_text("0")
+    assert do(other, "claim") == "claimed None"
+    assert do(holder, "renew") == "renewed"
+    assert do(other, "claim") == "claimed None"

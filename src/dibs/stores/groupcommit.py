@@ -32,13 +32,13 @@ from __future__ import annotations
 
 import os
 import time
-from _thread import allocate_lock
 
 from dibs import fs
 from dibs.errors import BoardUnusable, OutcomeUnknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
     from collections.abc import Callable
 
 _COMMITTED, _SYNCED, _FLAG, _ANNOUNCED, _WRITERS = 0, 8, 16, 48, 64
@@ -56,6 +56,8 @@ PATIENCE = 0.7
 """The part of a sync's time, from its end, for which the next one waits at most."""
 GLANCE = 0.00005
 """Seconds between two looks at whether they have come."""
+STUCK = 3.0
+"""Seconds after which whoever waits for another's sync, which may be stopped in it, syncs by itself."""
 GLANCES = 30
 """Looks at whether a quick sync has ended before one falls asleep."""
 SHARES = 16
@@ -66,9 +68,23 @@ CROWD = 8
 """More writers than this queue: among many, luck would not be evened out soon enough."""
 
 
+class _Stuck(Exception):
+    pass
+
+
+def _until_stuck() -> fs.Alarms:
+    return [(STUCK, _give_up)]
+
+
+def _give_up() -> None:
+    raise _Stuck
+
+
 class GroupCommit:
-    def __init__(self, board: str, sync: Callable[[int], object]) -> None:
-        self.turn = allocate_lock()
+    """Of one opening of the board: whoever waits for the disk keeps the files open until it need not any more."""
+
+    def __init__(self, board: str, sync: Callable[[int], object], turn: LockType) -> None:
+        self._turn = turn
         """Held while a thread of this process waits for the disk; a fork takes it first."""
         self._board = board
         self._sync = sync
@@ -93,6 +109,9 @@ class GroupCommit:
             os.close(self._file)
             self._file = -1
 
+    def __del__(self) -> None:
+        self.close()
+
     def close_wal(self) -> None:
         """The WAL belongs to the connection: with the last one it goes, and a later one makes another."""
         if self._wal >= 0:
@@ -111,20 +130,13 @@ class GroupCommit:
     def count_commit(self, number: int) -> None:
         """The commit that was announced has been made; the caller has the gate."""
         me = os.getpid().to_bytes(4, "little")
-        try:
-            fs.write_at(self._file, me, _WRITERS + 4 * (number % _RING))
-            fs.write_at(self._file, _bytes(number), _COMMITTED)
-            self._counted += 1
-            if self._counted % SHARES == 0:
-                last = self._writers(0, number)
-                many = len(set(last))
-                self.should_queue = many > CROWD or last.count(me) * many > FAIR * len(last)
-        except OSError as error:
-            raise OutcomeUnknown(
-                f"the change was made, but could not be counted ({error.strerror})",
-                hint="look at what happened (dibs log) before repeating it; check the disk's health and free space",
-                path=self._board,
-            ) from error
+        fs.write_at(self._file, me, _WRITERS + 4 * (number % _RING))
+        fs.write_at(self._file, _bytes(number), _COMMITTED)
+        self._counted += 1
+        if self._counted % SHARES == 0:
+            last = self._writers(0, number)
+            many = len(set(last))
+            self.should_queue = many > CROWD or last.count(me) * many > FAIR * len(last)
 
     def settle_commit(self) -> int:
         """The number of the last commit, for a caller that has the gate and tells of what it found; one that was
@@ -153,26 +165,31 @@ class GroupCommit:
         """
         if self._is_synced(number):
             return
-        with self.turn:
+        with self._turn:
             if self._wal < 0:
                 try:
                     self._wal = os.open(self._board + "-wal", os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
                 except FileNotFoundError:
                     return  # the last connection was closed meanwhile: that wrote everything into the database
-            if self._is_slow:
-                self._wait_for_a_sync()
-                if self._is_synced(number):
-                    return
-                self._gather()
-            try:  # before the lock is taken: an interruption just behind that must not leave it locked
-                if not fs.try_lock(self._file):
+            try:
+                if self._is_slow:
                     self._wait_for_a_sync()
                     if self._is_synced(number):
                         return
-                    fs.lock(self._file)
-                self._sync_up_to(number, write_through)
-            finally:
-                fs.let_go(self._file, fs.UNLOCK)
+                    self._gather()
+                try:  # before the lock is taken: an interruption just behind that must not leave it locked
+                    if not fs.try_lock(self._file):
+                        self._wait_for_a_sync()
+                        if self._is_synced(number):
+                            return
+                        fs.lock(self._file, 0, _until_stuck)
+                    self._sync_up_to(number, write_through)
+                finally:
+                    fs.let_go(self._file, fs.UNLOCK)
+            except _Stuck:
+                if self._numbers(_FLAG, 1)[0] != _FINE:
+                    write_through()
+                self._sync_wal()
 
     def _is_synced(self, number: int) -> bool:
         committed, synced = self._numbers(_COMMITTED, 2)
@@ -181,7 +198,7 @@ class GroupCommit:
     def _wait_for_a_sync(self) -> None:
         """Return when no sync is under way."""
         try:
-            fs.lock_shared(self._file, 0 if self._is_slow else GLANCES)
+            fs.lock_shared(self._file, 0 if self._is_slow else GLANCES, _until_stuck)
         finally:
             fs.let_go(self._file, fs.UNLOCK)
 

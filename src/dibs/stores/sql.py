@@ -13,6 +13,7 @@ from dibs.model import OPEN, BoardTask, Event, Lock, Message, TaskStatus, Worker
 from dibs.paths import literal_prefix, prefix_range
 from dibs.stores import queries as q
 from dibs.stores.rows import (
+    damaged,
     event_from,
     event_row,
     insert_row,
@@ -53,7 +54,10 @@ class SqlTx:
         self._many = many
         head = rows(q.HEAD, ())
         self._last: int = head[0][0] if head else 0
-        self._tally = [int(n) for n in head[0][1].split()] if head else [0] * len(_COUNTED)
+        try:
+            self._tally = [int(n) for n in head[0][1].split()] if head else [0] * len(_COUNTED)
+        except (ValueError, AttributeError) as error:
+            raise damaged("the newest event", error) from error
         self._was: dict[int, tuple[TaskStatus, str | None]] = {}
         """Of every task that was handed out, its status and `depends_on`, as they are stored or gathered."""
         self._newest: dict[str, int] = {}

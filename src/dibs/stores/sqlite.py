@@ -33,15 +33,17 @@ import apsw
 from dibs import fs
 from dibs.clock import Clock
 from dibs.clock import read as read_clock
-from dibs.errors import BoardUnusable, Invalid, NoBoard, OutcomeUnknown
+from dibs.errors import BoardUnusable, DibsError, Invalid, NoBoard, OutcomeUnknown
 from dibs.ids import random_ids
 from dibs.model import COMPLETED, TaskStatus
 from dibs.stores import queries as q
+from dibs.stores.gate import Gate
 from dibs.stores.groupcommit import GroupCommit
+from dibs.stores.rows import damaged
 from dibs.stores.schema import APPLICATION_ID, MIGRATIONS, MOVED, MOVED_ID
 from dibs.stores.shift import move_leases
 from dibs.stores.sql import SqlTx, contains
-from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, translate
+from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, read_only, second_name, translate, unconfirmed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,9 +77,10 @@ def _before_fork() -> None:
         store = known()
         if store is not None:
             # In this order: whoever waits for the disk may need the connection, to write through what a sync has lost.
-            store._syncs.turn.acquire()
+            store._sync_turn.acquire()
             store._turn.acquire()
             store._close_connection()
+            store._syncs.close_wal()
             _paused.append(store)
 
 
@@ -85,13 +88,14 @@ def _after_fork() -> None:
     while _paused:
         store = _paused.pop()
         store._turn.release()
-        store._syncs.turn.release()
+        store._sync_turn.release()
 
 
 def _after_fork_in_child() -> None:
     # A lock on an open file is shared with the copies that a fork makes: ours would outlive the parent's death.
     for store in _paused:
-        store._close_files()
+        store._syncs.close()
+        store._gate.close()
     _after_fork()
 
 
@@ -129,10 +133,14 @@ class SqliteStore:
         self._boot = self._clock.boot()
         self._full = durability == "full"
         self._turn = allocate_lock()
-        self._syncs = GroupCommit(self.path, sync)
+        self._sync_turn = allocate_lock()
+        self._sync = sync
+        self._syncs = self._new_syncs()
         self._connection: apsw.Connection | None = None
         self._pid = 0
-        self._gate = -1
+        self._is_fixed = False
+        """Is it on a disk that is mounted for reading only?"""
+        self._gate = Gate(self.path)
         self._file: tuple[int, int] | None = None
         self._stirred = time.monotonic()
         """When somebody who waits here last saw a change, or opened the board."""
@@ -205,6 +213,8 @@ class SqliteStore:
             raise foreign(self.path, "is a folder")
         if not os.path.isfile(path):  # SQLite would wait for the other end of a pipe, and nothing could end that
             raise foreign(self.path, "is not a dibs board but a pipe or a device")
+        if os.stat(path).st_nlink > 1 and _has_second_name(path):
+            raise second_name(path)
         for suffix in ("-wal", "-shm", "-journal"):
             # SQLite would wait for a pipe, and write into whatever else a hard link names.
             if fs.is_shared(os.path.realpath(path) + suffix):
@@ -212,8 +222,12 @@ class SqliteStore:
         self._refuse_network(os.path.dirname(path))
         self._refuse_foreign()
         self._file = self._file_there()
+        self._is_fixed = fs.is_read_only(path)
         try:
-            connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOMUTEX)
+            name, flags = path, apsw.SQLITE_OPEN_READWRITE
+            if self._is_fixed:
+                name, flags = for_reading(path)
+            connection = apsw.Connection(name, flags=flags | apsw.SQLITE_OPEN_NOMUTEX)
             self._connection = connection
             connection.set_busy_timeout(BUSY_MS)
             # Without this the engine compiles a statement anew whenever a bound value might suggest another plan: 30 µs
@@ -243,12 +257,12 @@ class SqliteStore:
                     path=path,
                 )
             self._open_side_files()
-            if version < len(MIGRATIONS):
-                fs.lock(self._gate)
+            if version < len(MIGRATIONS) and not self._is_fixed:
                 try:
+                    self._gate.take()
                     _migrate(connection, version)
                 finally:
-                    fs.unlock(self._gate)
+                    fs.let_go(self._gate.file, fs.UNLOCK)
         except apsw.Error as error:
             self._shut()
             raise translate(error, self.path) from error
@@ -282,9 +296,10 @@ class SqliteStore:
     def _open_side_files(self) -> None:
         # Only now that the file is known to be a board: a mistyped name must not leave files beside somebody else's.
         gate, marks = side_files(self.path)
+        if self._is_fixed:
+            return
         try:
-            if self._gate < 0:
-                self._gate = fs.open_lock_file(gate)
+            self._gate.open(gate)
             self._syncs.open(marks)
         except OSError as error:
             raise BoardUnusable(
@@ -299,7 +314,9 @@ class SqliteStore:
 
     def _shut(self) -> None:
         self._close_connection()
-        self._close_files()
+        self._gate.close()
+        # A thread that waits for the disk goes on with the files that it has, which its last user closes.
+        self._syncs = self._new_syncs()
 
     def _close_connection(self) -> None:
         connection, self._connection = self._connection, None
@@ -308,24 +325,21 @@ class SqliteStore:
                 # The WAL is removed by its name when the last connection closes, and the name may be another board's.
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             connection.close()
-        self._syncs.close_wal()
+
+    def _new_syncs(self) -> GroupCommit:
+        return GroupCommit(self.path, self._sync, self._sync_turn)
 
     def __del__(self) -> None:
         _stores.pop(id(self), None)
-        if getattr(self, "_gate", -1) >= 0:
+        if hasattr(self, "_gate") and self._gate.file >= 0:
             self._shut()
-
-    def _close_files(self) -> None:
-        if self._gate >= 0:
-            os.close(self._gate)
-            self._gate = -1
-        self._syncs.close()
 
     def _ensure_open(self) -> None:
         if self._connection is not None and self._pid == os.getpid():
-            if self._file == self._file_there():
+            if self._file == self._file_there() and not self._is_fixed:
                 return
             # Somebody has moved the board away, or put another in its place: whoever comes now works there, not here.
+            # Or it is on a read-only disk: others may write to it by another mount without our noticing.
             self._shut()
         self._open()
 
@@ -357,14 +371,26 @@ class SqliteStore:
             self._rows(MOVED)
 
     def _rows(self, sql: str, values: Row = ()) -> list[Row]:
-        return self._cursor.execute(sql, values).fetchall()
+        try:
+            return self._cursor.execute(sql, values).fetchall()
+        except UnicodeDecodeError as error:
+            raise damaged("a text", error) from error
 
     def _many(self, sql: str, rows: Iterable[Row]) -> None:
         self._cursor.executemany(sql, rows)
 
-    def _begin_write(self) -> SqlTx:
+    def _take_turn(self) -> float:
+        """Wait for the other threads that write; for how many seconds?"""
+        if self._turn.acquire(blocking=False):
+            return 0.0
+        began = time.monotonic()
+        if not self._turn.acquire(timeout=self._gate.patience):
+            raise self._gate.busy()
+        return time.monotonic() - began
+
+    def _begin_write(self, waited: float) -> SqlTx:
         try:  # from here on: an interruption just behind the lock must not leave it
-            fs.lock(self._gate, 0 if self._syncs.should_queue else GLANCES)
+            self._gate.take(0 if self._syncs.should_queue else GLANCES, waited)
             execute = self._cursor.execute
             execute("BEGIN IMMEDIATE")
             now, moved, shift = self._time()
@@ -388,34 +414,42 @@ class SqliteStore:
 
     def _roll_back(self) -> None:
         try:
-            if self._connection is not None and self._connection.in_transaction:
-                self._cursor.execute("ROLLBACK")
-        finally:
-            fs.let_go(self._gate, fs.UNLOCK)
+            try:
+                if self._connection is not None and self._connection.in_transaction:
+                    self._cursor.execute("ROLLBACK")
+            finally:
+                fs.let_go(self._gate.file, fs.UNLOCK)
+        except (apsw.Error, OSError):
+            self._shut()  # which ends both as well
 
     def _commit(self, tx: SqlTx) -> int:
-        """Commit and open the gate; the number of this commit, or of the last one if nothing has changed: the answer
-        tells of that."""
+        """Commit, for a caller that has the gate; the number of this commit, or of the last one if nothing has changed:
+        the answer tells of that."""
+        if not tx.changed:
+            return self._syncs.settle_commit()
+        tx.flush()
+        ticket = self._syncs.announce_commit()
         try:
-            if not tx.changed:
-                return self._syncs.settle_commit()
-            tx.flush()
-            ticket = self._syncs.announce_commit()
             self._cursor.execute("COMMIT")
+        except apsw.IOError as error:  # a whole transaction may be in the WAL, for the next recovery to find
+            raise unconfirmed(error, self.path) from error
+        try:
             self._syncs.count_commit(ticket)
             if ticket % 256 == 0:
                 self._bound_wal()
-            return ticket
-        finally:
-            self._roll_back()  # what is committed stays; the gate opens
+        except (apsw.Error, OSError) as error:
+            raise unconfirmed(error, self.path) from error
+        return ticket
 
     def _bound_wal(self) -> None:
         """Readers can keep the WAL from being reset; when it has grown too long, make them wait for once."""
         assert self._connection is not None
         if os.stat(self.path + "-wal").st_size > WAL_BYTES:
             self._connection.set_busy_timeout(1000)
-            self._rows("PRAGMA wal_checkpoint(RESTART)")
-            self._connection.set_busy_timeout(BUSY_MS)
+            try:
+                self._rows("PRAGMA wal_checkpoint(RESTART)")
+            finally:
+                self._connection.set_busy_timeout(BUSY_MS)
 
     def _write_through(self) -> None:
         """After a failed sync: write the whole WAL into the database, and sync that."""
@@ -450,10 +484,14 @@ class SqliteStore:
         return None
 
     def mark_change(self) -> int:
-        if not self._syncs.is_open or self._pid != os.getpid():
+        if self._is_fixed:
+            return 0
+        syncs = self._syncs
+        if not syncs.is_open or self._pid != os.getpid():
             with self._turn:
                 self._ensure_open()
-        return self._syncs.committed()
+                syncs = self._syncs
+        return syncs.committed()
 
     def wait_change(self, mark: int, timeout: float) -> bool:
         # A look costs one pread of eight bytes: at 40 a second that is little, and it needs no file watcher. Where
@@ -466,6 +504,27 @@ class SqliteStore:
             time.sleep(min(0.025 if now - self._stirred < QUIET else 0.1, end - now))
         self._stirred = time.monotonic()
         return True
+
+
+def for_reading(path: str) -> tuple[str, int]:
+    """How to open the board's file where nothing can be written: the name and the flags."""
+    flags = apsw.SQLITE_OPEN_READONLY
+    if os.path.exists(path + "-wal") or not fs.is_read_only(path):
+        return path, flags
+    # Without a WAL there is nothing but the file; with one, SQLite would want to make the WAL's index.
+    from urllib.parse import quote
+
+    return f"file:{quote(path)}?immutable=1", flags | apsw.SQLITE_OPEN_URI
+
+
+def _has_second_name(path: str) -> bool:
+    """Does the file have another name than one that its killed maker has left? That is removed."""
+    folder, name = os.path.split(path)
+    for other in os.listdir(folder):
+        draft = os.path.join(folder, other)
+        if other.startswith(f"{name}.new-") and os.path.samefile(draft, path):
+            os.unlink(draft)
+    return os.stat(path).st_nlink > 1
 
 
 def _migrate(connection: apsw.Connection, version: int) -> None:
@@ -495,15 +554,16 @@ class _Write:
 
     def __enter__(self) -> SqlTx:
         store = self._store
-        store._turn.acquire()
+        waited = store._take_turn()
         try:
             store._ensure_open()
-            self._tx = store._begin_write()
-        except apsw.Error as error:
+            if store._is_fixed:
+                raise read_only(store.path)
+            self._tx = store._begin_write(waited)
+        except BaseException as error:
             store._turn.release()
-            raise translate(error, store.path) from error
-        except BaseException:
-            store._turn.release()
+            if isinstance(error, apsw.Error | OSError):
+                raise translate(error, store.path) from error
             raise
         return self._tx
 
@@ -511,18 +571,23 @@ class _Write:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         store = self._store
+        syncs = store._syncs  # where another thread closes the store meanwhile, these are still for this commit
+        ticket = 0
         try:
-            if kind is None:
-                ticket = store._commit(self._tx)
-            else:
-                ticket = 0
-                store._roll_back()
-        except apsw.Error as problem:
-            raise translate(problem, store.path) from problem
-        finally:
-            store._turn.release()
-        if ticket and store._full:
-            store._syncs.wait_for(ticket, store._write_through)
+            try:
+                if kind is None:
+                    ticket = store._commit(self._tx)
+            finally:
+                try:
+                    store._roll_back()  # what is committed stays; the gate opens
+                finally:
+                    store._turn.release()
+            if ticket and store._full:
+                syncs.wait_for(ticket, store._write_through)
+        except (apsw.Error, OSError) as problem:
+            if isinstance(problem, OSError) and not isinstance(problem, DibsError):
+                store.close()  # with its locks, whatever has become of them
+            raise (unconfirmed if ticket else translate)(problem, store.path) from problem
         if isinstance(error, apsw.Error):
             raise translate(error, store.path) from error
 
