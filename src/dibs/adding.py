@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dibs import limits, rules
 from dibs.core import retried
-from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
+from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound, quoted
 from dibs.jsontext import dumps, loads
 from dibs.leases import Leases
 from dibs.model import COMPLETED, BoardTask, Worker
@@ -151,7 +151,7 @@ def _give_ids(tx: Tx, tasks: Sequence[BoardTask]) -> None:
         first = next(iter(known))
         raise Duplicate(
             f"task {first} is already on the board",
-            hint=f"choose another id, or look at it: dibs show {first}",
+            hint=f"choose another id, or look at it: dibs show {quoted(first)}",
             task_id=first,
         )
     while missing:

@@ -53,6 +53,7 @@ class Core:
         self._store = store
         self._lease = store.lease if lease is None else limits.seconds(lease, "stale_timeout")
         self._known: dict[tuple[int, str], Worker] = {}
+        self._old_names: set[str] = set()
         self._tokens: dict[str, tuple[int, Worker | None]] = {}
         """The claims that this board handed out: by task, the token and the holder."""
         self._renewed: dict[tuple[str, str | None], tuple[float, float]] = {}
@@ -82,11 +83,22 @@ class Core:
         if worker is None:
             return None
         if isinstance(worker, Worker):
-            return limits.worker(worker)
-        known = self._known.get((os.getpid(), worker))
-        if known is None:
+            known = limits.worker(worker)
+        elif (os.getpid(), worker) in self._known:
+            known = self._known[os.getpid(), worker]
+        else:
             known = self._known[os.getpid(), worker] = of_process(limits.name(worker))
+        if not limits.is_plain_name(known.name) and known.name not in self._old_names:
+            self._admit(known.name)
         return known
+
+    def _admit(self, name: str) -> None:
+        """Let a worker go on under a name that could not be chosen today, if it has been on this board before."""
+        from dibs.acquaintance import is_known
+
+        if not is_known(self._store, name):
+            limits.new_name(name)
+        self._old_names.add(name)
 
     def _actor(self, worker: Worker | str | None = None) -> Worker:
         """Whoever the changelog is to name: the given worker, the board's, or the one that the environment names.
@@ -98,6 +110,7 @@ class Core:
             who = from_environment()
             if who.kind == "human" and not os.environ.get("DIBS_KIND"):
                 who.kind = "agent"
+            limits.new_name(who.name)
             self._environment = who
         return who
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dibs import limits, rules
 from dibs.core import retried
-from dibs.errors import DependencyCycle, Invalid, NotFound
+from dibs.errors import DependencyCycle, Invalid, NotFound, quoted
 from dibs.leases import Leases
 from dibs.model import IN_PROGRESS, BoardTask, Event, Worker
 
@@ -111,7 +111,9 @@ class Deciding(Leases):
             for need in dropped:
                 if need not in task.depends_on:
                     raise NotFound(
-                        f"task {task_id} does not depend on {need}", hint=f"dibs show {task_id}", task_id=task_id
+                        f"task {task_id} does not depend on {need}",
+                        hint=f"dibs show {quoted(task_id)}",
+                        task_id=task_id,
                     )
             dropped = list(dict.fromkeys(dropped))
             others = tx.get(dropped)
@@ -179,7 +181,7 @@ def _refuse_cycle(tx: Tx, task: BoardTask, needs: Sequence[BoardTask]) -> None:
             first = needs[0].id
             raise DependencyCycle(
                 f"task {task.id} cannot wait for {first}: {first} already waits for {task.id}, directly or not",
-                hint=f"dibs show {first}",
+                hint=f"dibs show {quoted(first)}",
                 task_id=task.id,
             )
         further = {need for other in level for need in other.depends_on} - seen

@@ -78,6 +78,25 @@ def name(value: object, what: str = "worker name") -> str:
     return value
 
 
+def is_plain_name(value: str) -> bool:
+    """Does a shell read this name as one word, as it stands? Letters and digits of any language, and . _ - @ + : /"""
+    rest = value
+    for mark in "._-@+:/":
+        rest = rest.replace(mark, "")
+    return (rest.isalnum() or not rest) and (value[0].isalnum() or value[0] == "_")
+
+
+def new_name(value: str, what: str = "worker name") -> str:
+    """A name that a worker may take from now on. Boards have older ones, which are any text on one line (`name`)."""
+    if not is_plain_name(name(value, what)):
+        raise Invalid(
+            f"{value!r:.80} cannot be a new {what}: a shell would not read it as one plain word",
+            hint="use letters, digits and . _ - @ + : / and begin with a letter, a digit or _; a name that the board "
+            "knows already goes on working there",
+        )
+    return value
+
+
 def request(verb: str, key: object) -> str:
     """A request key as it is remembered: what was asked for and the caller's key."""
     return f"{verb} {name(key, 'request key')}"

@@ -6,7 +6,7 @@ import time
 
 from dibs import holds, limits, rules
 from dibs.core import retried
-from dibs.errors import Busy, Invalid, NotFound
+from dibs.errors import Busy, Invalid, NotFound, quoted
 from dibs.leases import Leases
 from dibs.model import Lock, Worker
 from dibs.store import Collision
@@ -94,9 +94,10 @@ class Locking(Leases):
                         )
                 for lock in gone:
                     if lock.task_id is not None:
+                        task = quoted(lock.task_id)
                         raise Invalid(
                             f"{lock.pattern} is locked together with task {lock.task_id}",
-                            hint=f"it goes with the task: dibs done {lock.task_id}, or dibs release {lock.task_id}",
+                            hint=f"it goes with the task: dibs done {task}, or dibs release {task}",
                         )
             gone = tx.still(gone)
             self._drop(tx, gone, who)
@@ -125,5 +126,7 @@ def _not_held(path: str, who: Worker, against: Sequence[Lock]) -> NotFound:
             holder=name,
         )
     return NotFound(
-        f"{path} {held} by {name}, not by you", hint=f"ask for it: dibs tell {name} 'what you need'", holder=name
+        f"{path} {held} by {name}, not by you",
+        hint=f"ask for it: dibs tell {quoted(name)} 'what you need'",
+        holder=name,
     )

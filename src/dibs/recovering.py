@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dibs import limits, rules
 from dibs.core import retried
-from dibs.errors import Busy, Invalid, NotHolder, WrongStatus
+from dibs.errors import Busy, Invalid, NotHolder, WrongStatus, quoted
 from dibs.leases import SWEEP, Leases
 from dibs.model import IN_PROGRESS, BoardTask, Worker
 from dibs.times import FOREVER
@@ -115,7 +115,7 @@ def _refuse_alive(holder: Worker | None) -> None:
     if holder is not None and is_alive(holder):
         raise NotHolder(
             f"{holder.name} is not gone: its process {holder.pid} is running; nothing was given back",
-            hint=f"let it finish, or ask it: dibs tell {holder.name} 'what you need'",
+            hint=f"let it finish, or ask it: dibs tell {quoted(holder.name)} 'what you need'",
             holder=holder.name,
             pid=holder.pid,
         )

@@ -86,7 +86,7 @@ def test_a_task_in_review_that_is_rejected_is_done_again(place: Place) -> None:
 
 
 def _outsider() -> Worker:
-    return Worker("an outsider", "human", session="elsewhere")
+    return Worker("an-outsider", "human", session="elsewhere")
 
 
 async def _locked(place: Place, holder: Worker, lease: float | None) -> None:

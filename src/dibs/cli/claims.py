@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.cli.args import UsageError
-from dibs.errors import AmbiguousId, NotFound
+from dibs.errors import AmbiguousId, NotFound, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def claim(ctx: Context, args: Args) -> int:
 
         for line in render.tasks(taken, ctx.width, ctx.color):
             ctx.say(line)
-        first = taken[0].id
+        first = quoted(taken[0].id)
         for line in render.hint(
             f"claimed {len(taken)}; in full: dibs show {first}; when finished: dibs done {first} 'what you did'",
             ctx.width,
@@ -81,12 +81,12 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
     renews = "" if (task.lease or 0) >= FOREVER else "; whatever you change with dibs renews that"
     hints = [f"token {task.token}, yours {lasting(task.lease or 0)}{renews}"]
     if task.steps:
-        hints.append(f"after each step: dibs step {task.id} done")
+        hints.append(f"after each step: dibs step {quoted(task.id)} done")
     review = "; it goes to review" if task.review else ""
     hints += [
-        f"when finished: dibs done {task.id} 'what you did'{review}",
-        f"if you can't:  dibs release {task.id}"
-        + ("" if _lacks(ctx, "blockers") else f", or dibs block {task.id} 'why'"),
+        f"when finished: dibs done {quoted(task.id)} 'what you did'{review}",
+        f"if you can't:  dibs release {quoted(task.id)}"
+        + ("" if _lacks(ctx, "blockers") else f", or dibs block {quoted(task.id)} 'why'"),
     ]
     if more := sum(other.id != task.id for other in ctx.board.held_by(ctx.worker)):
         hints.append(f"you also hold {more:,} more: dibs list --mine")
@@ -112,7 +112,9 @@ def _nothing(ctx: Context) -> int:
         message = ", ".join(part for part in parts if part)
         hint = "wait for work: dibs wait --timeout 10m; what stands in the way: dibs list"
         if held := ctx.board.held_by(ctx.worker):
-            hint = f"{ctx.worker.name} holds {_named(held)}: go on with that, or finish it: dibs done {held[0].id}"
+            hint = (
+                f"{ctx.worker.name} holds {_named(held)}: go on with that, or finish it: dibs done {quoted(held[0].id)}"
+            )
     team = _team(ctx)
     if team is not None:
         hint = team.advice
@@ -235,7 +237,7 @@ def fail(ctx: Context, args: Args) -> int:
     def act(task_id: str, token: int | None, error: str | None) -> BoardTask:
         if not error:
             ctx.board.get(task_id)  # first of all it must be a task
-            raise UsageError("fail: say what went wrong", f"dibs fail {task_id} 'what went wrong'")
+            raise UsageError("fail: say what went wrong", f"dibs fail {quoted(task_id)} 'what went wrong'")
         return ctx.board.fail(task_id, error, worker=ctx.worker, token=token)
 
     return _ended(ctx, _on_task(ctx, "fail", args, args.error, act), "failed")
@@ -255,7 +257,9 @@ def _ended(ctx: Context, task: BoardTask, what: str, before: bool = False) -> in
     from dibs.cli.render import cut, hint, one_line, wrap
 
     if before:
-        lines = wrap(f"{task.id} was already {what}; the result was not changed: dibs show {task.id}", ctx.width, "")
+        lines = wrap(
+            f"{task.id} was already {what}; the result was not changed: dibs show {quoted(task.id)}", ctx.width, ""
+        )
         ctx.say("\n".join(lines))
         return 0
     ctx.say(cut(f"{what} {task.id}: {one_line(task.description)}", ctx.width))
@@ -265,15 +269,16 @@ def _ended(ctx: Context, task: BoardTask, what: str, before: bool = False) -> in
     if what == "released" and task.status == "failed":
         ctx.say(
             cut(
-                f"  it was given back more than {task.max_attempts} times and has failed: dibs show {task.id}",
+                f"  it was given back more than {task.max_attempts} times and has failed: dibs show {quoted(task.id)}",
                 ctx.width,
             )
         )
     elif what == "failed":
-        ctx.say(cut(f"  to put it back: dibs retry {task.id}", ctx.width))
+        ctx.say(cut(f"  to put it back: dibs retry {quoted(task.id)}", ctx.width))
     elif what == "handed in for review":
         for line in hint(
-            f"somebody else decides: dibs accept {task.id}, or dibs reject {task.id} 'what is missing'", ctx.width
+            f"somebody else decides: dibs accept {quoted(task.id)}, or dibs reject {quoted(task.id)} 'what is missing'",
+            ctx.width,
         ):
             ctx.say(line)
     return 0
@@ -331,7 +336,7 @@ def only_held(ctx: Context, verb: str) -> BoardTask:
     if len(held) > 1:
         raise AmbiguousId(
             f"{ctx.worker.name} holds {len(held)} tasks: {_named(held)}",
-            hint=f"say which one: dibs {verb} {held[0].id}",
+            hint=f"say which one: dibs {verb} {quoted(held[0].id)}",
             candidates=[task.id for task in held],
         )
     return held[0]
@@ -349,7 +354,7 @@ def _holds_nothing(ctx: Context) -> NotFound:
         first = expired[0]
         return NotFound(
             f"{worker.name} holds no task: the lease of {_named(expired)} ran out",
-            hint=f"to go on with it, claim it again first: dibs claim {first.id}",
+            hint=f"to go on with it, claim it again first: dibs claim {quoted(first.id)}",
             worker=worker.name,
         )
     if found:
@@ -433,7 +438,7 @@ def _unknown(ctx: Context, verb: str, word: str) -> NotFound:
         refusal.fields["task_id"] = word
         return refusal
     option, said = TEXTS[verb]
-    hint = f"{ctx.worker.name} holds {_named(held)}: dibs {verb} {held[0].id} '{said}'"
+    hint = f"{ctx.worker.name} holds {_named(held)}: dibs {verb} {quoted(held[0].id)} '{said}'"
     if len(held) == 1:
         hint += f"; if {word} begins a text: dibs {verb} {option} '{said}'"
     return NotFound(f"Task not found: {word}", hint=hint, task_id=word)

@@ -32,7 +32,8 @@ def lock(ctx: Context, args: Args) -> int:
 
         ctx.emit({"locks": [lock_json(lock) for lock in granted]})
         return 0
-    from dibs.cli.render import cells, cut, quoted, safe
+    from dibs.cli.render import cells, cut, safe
+    from dibs.errors import quoted
     from dibs.times import lasting
 
     for held in granted:

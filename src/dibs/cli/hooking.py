@@ -297,7 +297,7 @@ def _tell_shells(event: Event, me: Identity) -> None:
         return
     if os.environ.get("DIBS_AGENT") or os.environ.get("DIBS_SESSION"):
         return
-    from dibs.cli.render import quoted
+    from dibs.errors import quoted
 
     lines = f"export DIBS_AGENT={quoted(me.worker.name)}\nexport DIBS_SESSION={quoted(me.worker.session)}\n"
     with open(file, "a", encoding="utf-8") as out:

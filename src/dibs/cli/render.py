@@ -87,11 +87,23 @@ def wrap(text: str, width: int, indent: str = "  ") -> list[str]:
 def hint(text: str, width: int = 80, indent: str = "  ") -> list[str]:
     """What to do next, made safe, indented and wrapped where it pauses, so that a command stays on one line if it can.
 
-    No word is ever broken, for it may be a path.
+    No word is ever broken, for it may be a path; nor is what is quoted for a shell, for the rest of it alone on a line
+    would read as a command.
     """
     clauses: list[list[str]] = [[]]
+    opened = False
     for word in safe(text).split(" "):
-        clauses[-1].append(word)
+        joined, bare = opened, word
+        if opened or word[:1] == "'":
+            for escaped in ("'\\''", "'\"'\"'"):  # a quote within, as `quoted` and as `shlex` write it
+                bare = bare.replace(escaped, "")
+            opened ^= bare.count("'") % 2 == 1
+        if joined:
+            clauses[-1][-1] += " " + word
+        else:
+            clauses[-1].append(word)
+        if opened:
+            continue
         if word[-1:] in (";", ":", ","):
             clauses.append([])
     lines = [indent]
@@ -103,13 +115,6 @@ def hint(text: str, width: int = 80, indent: str = "  ") -> list[str]:
                 lines.append(indent)
             lines[-1] += part if not lines[-1].strip() else f" {part}" * bool(part)
     return lines
-
-
-def quoted(text: str) -> str:
-    """A word as a shell reads it."""
-    if text and all(c.isascii() and (c.isalnum() or c in "_@%+=:,./-") for c in text):
-        return text
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def paint(text: str, color: str, on: bool) -> str:

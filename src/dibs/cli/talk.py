@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
-from dibs.errors import DibsError
+from dibs.errors import DibsError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def log(ctx: Context, args: Args) -> int:
         if events and events[0].seq > 1 and task_id is None and not ctx.json:
             _say_cut(ctx, f"the last {len(events):,}, up to number {events[-1].seq:,}; all: dibs log --all")
         elif len(events) == limit and task_id is not None and not ctx.json:
-            _say_cut(ctx, f"the last {len(events):,}; all: dibs log --task {task_id} --all")
+            _say_cut(ctx, f"the last {len(events):,}; all: dibs log --task {quoted(task_id)} --all")
         _print(ctx, events)
         after = events[-1].seq if events else 0
         if not args.follow:
@@ -88,8 +88,6 @@ def tell(ctx: Context, args: Args) -> int:
         raise UsageError("tell: NAME and the message are missing", "dibs tell worker-2 'what to say'")
     to = None if args.all else words.pop(0)
     if not words:
-        from dibs.cli.render import quoted
-
         raise UsageError("tell: the message is missing", f"dibs tell {quoted(to or '')} 'what to say'")
     message = ctx.board.tell(ctx.text(words), to, worker=ctx.worker)
     note = "" if to is None else _remark(ctx, to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
+from dibs.errors import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def add(ctx: Context, args: Args) -> int:
             ctx.say(cut(f"  it waits for {', '.join(unmet)}", ctx.width))
         for need in unmet:
             if found[need].status in ("failed", "cancelled"):
-                way_out = f"dibs retry {need}, or dibs dep {task_id} --drop {need}"
+                way_out = f"dibs retry {quoted(need)}, or dibs dep {quoted(task_id)} --drop {quoted(need)}"
                 ctx.say("\n".join(hint(f"{need} is {found[need].status}: {way_out}", ctx.width)))
     return 0
 
@@ -302,7 +303,7 @@ def _sheet(
         )
     elif task.status in ("pending", "in_progress"):
         why = "\n".join(reason.text for reason in reasons)
-        row("claimable", f"no, {why}" if why else f"yes: dibs claim {task.id}")
+        row("claimable", f"no, {why}" if why else f"yes: dibs claim {quoted(task.id)}")
     if task.priority:
         row("priority", str(task.priority))
     for number, need in enumerate(needs):
@@ -315,7 +316,7 @@ def _sheet(
         lines.append((" " * 13 if number else f"{'steps:':<13}") + text)
     for blocker in task.blockers:
         if blocker.is_open:
-            row("blocker", f"{blocker.id}: {blocker.reason} (by {blocker.raised_by}; dibs unblock {task.id})")
+            row("blocker", f"{blocker.id}: {blocker.reason} (by {blocker.raised_by}; dibs unblock {quoted(task.id)})")
     if task.paths:
         row("files", ", ".join(safe(path) for path in task.paths))
     if task.labels:
@@ -342,7 +343,7 @@ def _sheet(
     if events:
         lines.append("history:")
         if len(events) > SHOWN_EVENTS:
-            lines.append(f"  earlier: dibs log --task {task.id} --all")
+            lines.append(f"  earlier: dibs log --task {quoted(task.id)} --all")
         for event in events[-SHOWN_EVENTS:]:
             details = f": {one_line(event.details)}" if event.details else ""
             lines.append(cut(f"  {ago(event.time, now):<10}  {safe(event.worker)} {did(event)}{details}", width))
