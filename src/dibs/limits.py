@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dibs.errors import Invalid
 from dibs.model import KINDS, RESERVED, BoardTask, Step, Worker
+from dibs.paths import braces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,6 +164,11 @@ def texts(value: object, what: str) -> list[str]:
     return list(dict.fromkeys(listed(value, what)))
 
 
+def paths(value: object) -> list[str]:
+    """Paths and patterns, with their braces written out."""
+    return list(dict.fromkeys(one for path in texts(value, "paths") for one in braces(path)))
+
+
 def listed(value: object, what: str) -> list[str]:
     if value is None:
         return []
@@ -221,7 +227,7 @@ def new_task(fields: Mapping[str, Any], path: Any) -> BoardTask:
         depends_on=[task_id(i) for i in texts(fields.get("depends_on"), "depends_on")],
         priority=integer(fields.get("priority") or 0, "priority", -PRIORITY, PRIORITY),
         created_at=0.0,
-        paths=list(dict.fromkeys(path(p) for p in texts(fields.get("paths"), "paths"))),
+        paths=list(dict.fromkeys(path(p) for p in paths(fields.get("paths")))),
         labels=[name(label, "label") for label in texts(fields.get("labels"), "labels")],
         steps=steps,
         parent=None if parent is None else task_id(parent),

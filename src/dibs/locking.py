@@ -31,7 +31,7 @@ class Locking(Leases):
         who = self._who(worker)
         if who is None:
             raise Invalid("a lock needs a worker")
-        named = [self._spellings(p) for p in limits.texts(paths, "paths")]
+        named = [self._spellings(p) for p in limits.paths(paths)]
         patterns = list(dict.fromkeys(spellings[0] for spellings in named))
         asked = list(dict.fromkeys(p for spellings in named for p in spellings))
         if not patterns:
@@ -85,7 +85,7 @@ class Locking(Leases):
             if paths is None:
                 gone = [lock for lock in own if lock.task_id is None]
             else:
-                wanted = [self._spellings(p) for p in limits.texts(paths, "paths")]
+                wanted = [self._spellings(p) for p in limits.paths(paths)]
                 gone = [lock for lock in own if any(lock.pattern in spellings for spellings in wanted)]
                 for spellings in wanted:
                     if all(lock.pattern not in spellings for lock in gone):
@@ -106,7 +106,7 @@ class Locking(Leases):
 
     def locks(self, paths: Sequence[str] | None = None) -> list[Lock]:
         """The live locks: all, or those that overlap one of the paths."""
-        patterns = None if paths is None else [name for p in paths for name in self._spellings(p)]
+        patterns = None if paths is None else [name for p in limits.paths(paths) for name in self._spellings(p)]
         with self._store.read() as tx:
             held = [lock for lock in tx.locks(patterns) if lock.expires_at > tx.now]
             return held if patterns is None else holds.conflicts(patterns, False, held, None, tx.now)

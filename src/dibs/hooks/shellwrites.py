@@ -15,6 +15,7 @@ import os
 from dibs.hooks.patches import paths as patch_paths
 from dibs.hooks.programs import PROGRAMS, past_runners, split
 from dibs.hooks.shellwords import CLOSE, OPEN, Command, Word, parse
+from dibs.paths import BRACES, alternatives
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 20
 """Longer commands should not be given to this: a hook has little time."""
-BRACES = 64
-"""A word that expands to more than this is left out."""
 BRACES_READ = 1 << 20
 """So many characters of words with braces are looked at, however often; further ones are left out."""
 PATH_LENGTH = 4096
@@ -190,7 +189,7 @@ class Walk:
             self.braces -= len(now.bare)
             if len(done) + len(pending) > BRACES or len(now.bare) > PATH_LENGTH or self.braces < 0:
                 return [Word(word.text, word.bare, sure=False)]
-            parts = _alternatives(now)
+            parts = alternatives(now.text, now.bare)
             if parts is None:
                 if "[^" in now.bare:
                     at = now.bare.index("[^") + 1
@@ -217,48 +216,3 @@ def _literal(word: Word, start: int = 0) -> str:
     if "\0" not in bare or not ("*" in text or "?" in text):
         return text
     return "".join(f"[{c}]" if c in "*?" and b == "\0" else c for c, b in zip(text, bare, strict=True))
-
-
-def _alternatives(word: Word) -> tuple[int, int, list[tuple[str, str]]] | None:
-    """The first `{a,b}` or `{a..b}`: where it starts and stops, and what may stand there, as text and bare."""
-    text, bare = word.text, word.bare
-    best: tuple[int, int, list[tuple[str, str]]] | None = None
-    opened: list[list[int]] = []  # for each brace that is open, where it and its commas are
-    for at, c in enumerate(bare):
-        if c == "{":
-            opened.append([at])
-        elif c == "," and opened:
-            opened[-1].append(at)
-        elif c == "}" and opened:
-            cuts = [*opened.pop(), at]
-            if best is not None and best[0] < cuts[0]:
-                continue
-            if len(cuts) > 2:
-                spans = [(cut + 1, cuts[i]) for i, cut in enumerate(cuts[:-1], 1)]
-                best = cuts[0], at + 1, [(text[a:b], bare[a:b]) for a, b in spans]
-            elif made := _range(bare[cuts[0] + 1 : at]):
-                best = cuts[0], at + 1, [(item, item) for item in made]
-    return best
-
-
-def _range(inside: str) -> list[str]:
-    """`1..9`, `01..10..2`, `a..e`; nothing if it is none of these, and no more than are of use."""
-    ends = inside.split("..")
-    if len(ends) not in (2, 3) or len(inside) > 40:
-        return []
-    try:
-        step = abs(int(ends[2])) or 1 if len(ends) == 3 else 1
-        if all(len(end) == 1 and end.isascii() and end.isalpha() for end in ends[:2]):
-            first, last = map(ord, ends[:2])
-            return [chr(code) for code in _between(first, last, step)]
-        first, last = int(ends[0]), int(ends[1])
-    except ValueError:
-        return []
-    padded = any(end.lstrip("-").startswith("0") and len(end.lstrip("-")) > 1 for end in ends[:2])
-    width = max(map(len, ends[:2])) if padded else 0
-    return [f"{number:0{width}d}" for number in _between(first, last, step)]
-
-
-def _between(first: int, last: int, step: int) -> Sequence[int]:
-    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
-    return numbers[: BRACES + 1]
