@@ -53,6 +53,8 @@ def hook(ctx: Context, args: Args) -> int:
     except (ValueError, OSError, RecursionError) as error:
         known.append(unsure(ctx, args, seen[-1], f"the client's event could not be read: {error}", ""))
     else:
+        if args.closed:
+            seen[-1].doubt = seen[-1].doubt or seen[-1].unnamed
         _answer(ctx, args, seen[-1], known)
     if not answered():
         _wait_for_the_end()
