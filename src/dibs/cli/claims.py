@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 DEFAULT_WAIT = 60.0
 RECENT = 500
 """How many entries of the changelog are searched for what became of a worker's last task."""
+SHOWN_LINES = 60
+"""Lines of a description that a claim shows; `dibs show` has the rest."""
 SHORTEST_ABBREVIATION = 3
 """Characters from which the first of several words may be an abbreviated id rather than the beginning of a text."""
 TEXTS = {"done": ("--result", "what you did"), "fail": ("--error", "what went wrong")}
@@ -66,10 +68,15 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
     from dibs.cli.render import BOLD, GREEN, hint, paint, safe, wrap
     from dibs.times import FOREVER, lasting
 
+    def some(text: str) -> list[str]:
+        lines = wrap(text, ctx.width)
+        left = len(lines) - SHOWN_LINES
+        return lines if left <= 1 else [*lines[:-left], f"  … {left:,} more lines; whole: dibs show {quoted(task.id)}"]
+
     ctx.say(f"{paint('claimed', GREEN, ctx.color)} {paint(task.id, BOLD, ctx.color)}")
-    lines = wrap(task.description, ctx.width)
+    lines = some(task.description)
     if task.result:
-        lines += ["from before:", *wrap(task.result, ctx.width)]
+        lines += ["from before:", *some(task.result)]
     if task.steps:
         lines += ["steps, in this order:"]
         for step in task.steps:

@@ -133,7 +133,7 @@ def table(
     """Aligned lines under a header. Cells are safe text, or (text, colour); the last column takes what is left.
 
     `caps` are the most that each other column may have; columns without any content are left out. A negative cap is a
-    column that is never cut, for half an id is of no use: what is too long for it takes from the last column.
+    column that is never cut, for half an id is of no use: after what is too long for it the row goes on in a new line.
     """
     last = len(header) - 1
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
@@ -150,16 +150,17 @@ def table(
     room = max(8, width - sum(widths[at] + 2 for at in shown))
     lines = []
     for number in range(-1, len(rows)):
-        parts = []
-        over = 0
+        parts: list[str] = []
         for at in (*shown, last):
             text = header[at] if number < 0 else texts[number][at]
             if at == last:
-                text = cut(text, max(8, room - over))
-            elif caps[at] < 0:
-                over += max(0, cells(text) - widths[at])
-            else:
+                text = cut(text, room)
+            elif caps[at] > 0:
                 text = cut(text, widths[at])
+            elif cells(text) > widths[at]:
+                lines.append("  ".join([*parts, text]))
+                parts = [" " * widths[before] for before in shown[: shown.index(at) + 1]]
+                continue
             if at in right:
                 text = " " * (widths[at] - cells(text)) + text
             elif at != last:

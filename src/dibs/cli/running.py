@@ -23,7 +23,7 @@ import time
 
 from dibs.cli.args import UsageError
 from dibs.cli.child import GRACE, Child, Signals
-from dibs.cli.render import one_line, safe
+from dibs.cli.render import cut, one_line, safe
 from dibs.errors import (
     BoardUnusable,
     Busy,
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 OK, NOTHING, CANNOT_START, NO_COMMAND = 0, 3, 126, 127
 
+SHOWN = 200
+"""Columns of a task's description in the line that says what begins."""
 LOOK_EVERY = 2.0
 """Seconds between two looks whether the task is still ours."""
 SLICE = 0.5
@@ -163,7 +165,7 @@ class _Run:
     def attend(self, signals: Signals) -> None:
         """Run the command to its end, and end the claim."""
         board, task = self.ctx.board, self.task
-        self.ctx.note(f"dibs: {self.own.name} has {task.id}: {one_line(task.description)}")
+        self.ctx.note(f"dibs: {self.own.name} has {task.id}: {cut(one_line(task.description), SHOWN)}")
         try:
             child = Child(self.args.command, self._environment(), 2 if self.ctx.json else None)
         except OSError as error:

@@ -253,12 +253,16 @@ def show(ctx: Context, args: Args) -> int:
     reasons = board.reasons(task.id, ctx.worker)
     needs = [board.get(need) for need in task.depends_on]
     if ctx.json:
-        from dibs.wire import reason_json, task_json
+        from dibs.wire import event_json, reason_json, task_json
 
         document = task_json(task)
         document["blocked_by"] = [reason_json(reason) for reason in reasons]
         document["needs"] = [
             {"id": need.id, "status": str(need.status), "description": need.description} for need in needs
+        ]
+        document["history"] = [
+            {key: value for key, value in event_json(event).items() if key != "data"}
+            for event in board.changelog(task_id=task.id)
         ]
         ctx.emit(document)
         return 0
