@@ -4,7 +4,7 @@ value or raises `Invalid`."""
 from __future__ import annotations
 
 from dibs.errors import Invalid
-from dibs.model import KINDS, RESERVED, BoardTask, Step, Worker
+from dibs.model import KINDS, RESERVED, BoardTask, Step, TaskStatus, Worker
 from dibs.paths import braces
 
 TYPE_CHECKING = False
@@ -167,6 +167,25 @@ def texts(value: object, what: str) -> list[str]:
 def paths(value: object) -> list[str]:
     """Paths and patterns, with their braces written out."""
     return list(dict.fromkeys(one for path in texts(value, "paths") for one in braces(path)))
+
+
+STATUS_WORDS: dict[str, tuple[str, ...]] = {
+    "open": ("pending", "in_progress", "review"),
+    "closed": ("completed", "failed", "cancelled"),
+    "all": tuple(TaskStatus),
+    "done": ("completed",),
+}
+
+
+def statuses(value: object) -> list[TaskStatus]:
+    """Statuses by their names, or by a word for several."""
+    found: list[str] = []
+    for word in listed(value, "statuses"):
+        plain = word.lower().replace("-", "_").replace(" ", "_")
+        if plain in ("ready", "waiting", "blocked"):
+            raise Invalid(f"{word!r} is not a status, but what becomes of pending tasks", hint="ask board.ready()")
+        found += STATUS_WORDS.get(plain) or [choice(plain, tuple(TaskStatus), "status of tasks")]
+    return [TaskStatus(each) for each in dict.fromkeys(found)]
 
 
 def listed(value: object, what: str) -> list[str]:

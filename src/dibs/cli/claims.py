@@ -23,7 +23,11 @@ SHOWN_LINES = 60
 """Lines of a description that a claim shows; `dibs show` has the rest."""
 SHORTEST_ABBREVIATION = 3
 """Characters from which the first of several words may be an abbreviated id rather than the beginning of a text."""
-TEXTS = {"done": ("--result", "what you did"), "fail": ("--error", "what went wrong")}
+TEXTS = {
+    "done": ("--result", "what you did"),
+    "fail": ("--error", "what went wrong"),
+    "release": ("--note", "why"),
+}
 """The option that takes a verb's text, and what that text says."""
 
 
@@ -173,12 +177,10 @@ def renew(ctx: Context, args: Args) -> int:
 
 def release(ctx: Context, args: Args) -> int:
     board, worker = ctx.board, ctx.worker
-    if args.why and args.note is not None:
-        raise UsageError("release: say why once, as words or with --note")
-    note = ctx.text(args.why) if args.why else args.note
     if args.all:
-        if args.id is not None or args.token is not None:
-            raise UsageError("release: --all goes without ID and --token")
+        if args.token is not None or (args.words and (_could_be_id(args.words[0]) or args.note is not None)):
+            raise UsageError("release: --all goes without ID and --token", "say why with: --note 'why'")
+        note = ctx.text(args.words) if args.words else args.note
         ids = board.release_agent_tasks(worker, note=note)
         if ctx.json:
             ctx.emit({"released": ids})
@@ -191,12 +193,11 @@ def release(ctx: Context, args: Args) -> int:
             ):
                 ctx.say(line)
         return 0
-    if args.id is None:
-        held = only_held(ctx, "release")
-        task = board.release(held.id, worker=worker, token=held.token if args.token is None else args.token, note=note)
-    else:
-        task = ctx.by_id(args.id, lambda task_id: board.release(task_id, worker=worker, token=args.token, note=note))
-    return _ended(ctx, task, "released")
+
+    def act(task_id: str, token: int | None, note: str | None) -> BoardTask:
+        return board.release(task_id, worker=worker, token=token, note=note)
+
+    return _ended(ctx, _on_task(ctx, "release", args, args.note, act), "released")
 
 
 def done(ctx: Context, args: Args) -> int:
@@ -296,6 +297,8 @@ def _after_done(ctx: Context, task: BoardTask) -> list[str]:
     from dibs.cli.render import one_line, wrap
 
     lines = []
+    if not task.result:
+        lines += wrap("no text was given: whoever goes on from here will not know what was done", ctx.width)
     if left := [step for step in task.steps if step.status not in ("completed", "skipped")]:
         steps = ", ".join(f"{step.id} {one_line(step.title)}" for step in left)
         were = "1 step was" if len(left) == 1 else f"{len(left)} steps were"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dibs.cli.args import UsageError
 from dibs.errors import quoted
+from dibs.limits import STATUS_WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,15 +20,7 @@ if TYPE_CHECKING:
 LIMIT = 50
 NO_LIMIT = 2**31
 SHOWN_EVENTS = 5
-_GROUPS = {
-    "open": ("pending", "in_progress", "review"),
-    "closed": ("completed", "failed", "cancelled"),
-    "all": ("pending", "in_progress", "review", "completed", "failed", "cancelled"),
-    "ready": ("pending",),
-    "waiting": ("pending",),
-    "blocked": ("pending",),
-    "done": ("completed",),
-}
+_GROUPS = {**STATUS_WORDS, "ready": ("pending",), "waiting": ("pending",), "blocked": ("pending",)}
 _WHOLE_PENDING = {"pending", "open", "all"}
 """Words for all pending tasks, ready or not."""
 READ_AT_ONCE = 500
@@ -55,6 +48,10 @@ def add(ctx: Context, args: Args) -> int:
         if (value := getattr(args, option)) is not None and value != [] and value is not False:
             fields[key] = value
     board = ctx.board
+    if args.beside is not None and args.beside[2] in args.description and _is_task(board, args.beside[2]):
+        from dibs.cli.args import repeated
+
+        raise UsageError(f"add: unexpected {args.beside[2]!r}, which is a task", repeated(*args.beside))
     task_id = _add_one(ctx, board, fields, args.key)
     if ctx.json:
         from dibs.wire import task_json
@@ -74,6 +71,16 @@ def add(ctx: Context, args: Args) -> int:
                 way_out = f"dibs retry {quoted(need)}, or dibs dep {quoted(task_id)} --drop {quoted(need)}"
                 ctx.say("\n".join(hint(f"{need} is {found[need].status}: {way_out}", ctx.width)))
     return 0
+
+
+def _is_task(board: TaskBoard, word: str) -> bool:
+    from dibs.errors import DibsError
+
+    try:
+        board.get(word)
+    except DibsError:
+        return False
+    return True
 
 
 def _add_one(ctx: Context, board: TaskBoard, fields: dict[str, Any], key: str | None) -> str:
