@@ -297,7 +297,7 @@ def _after_done(ctx: Context, task: BoardTask) -> list[str]:
     from dibs.cli.render import one_line, wrap
 
     lines = []
-    if not task.result:
+    if not task.result and not _lacks(ctx, "lists of tasks"):
         lines += wrap("no text was given: whoever goes on from here will not know what was done", ctx.width)
     if left := [step for step in task.steps if step.status not in ("completed", "skipped")]:
         steps = ", ".join(f"{step.id} {one_line(step.title)}" for step in left)

@@ -35,7 +35,7 @@ READY = 64
 _LINKS = {"dependency": "", "path": "waits: "}
 """What joins a task and the reason why it cannot be claimed."""
 
-_ANYONE = Worker("a worker of the team")
+_ANYONE = Worker("anyone-of-the-team")
 
 
 class Standing:
