@@ -6,7 +6,7 @@ itself, so asking again renews; asking again exclusively for what is held shared
 
 from __future__ import annotations
 
-from dibs.errors import Busy
+from dibs.errors import Busy, quoted
 from dibs.model import BoardTask, Lock, Worker
 from dibs.paths import overlaps
 from dibs.rules import event, lock_data
@@ -87,7 +87,7 @@ def busy(against: Sequence[Lock], now: float) -> Busy:
     error = Busy(
         f"{first.pattern} is held by {first.holder.name}{task} {remaining(first.expires_at - now)}{more}; "
         "nothing was locked",
-        hint=f"work on something else, or ask: dibs tell {first.holder.name} 'what you need'",
+        hint=f"work on something else, or ask: dibs tell {quoted(first.holder.name)} 'what you need'",
         conflicts=[{**lock_data(lock), "holder": lock.holder.name} for lock in against],
     )
     error.conflicts = list(against)

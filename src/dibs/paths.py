@@ -31,6 +31,9 @@ _ANY: Chars = ((1, ord(_LAST)),)
 _WIDE = 2000
 """A range of more characters than this is folded to `?`, which covers it and is found without looking at each."""
 
+BRACES = 64
+"""A pattern, or a word of a shell, that its braces would expand to more than this is not expanded."""
+
 
 def normalise(
     path: str, *, root: str | None = None, cwd: str | None = None, name_of: Callable[[str], str | None] | None = None
@@ -456,3 +459,71 @@ def _same_entry(directory: str, name: str, other: str) -> bool:
         return False
     here = os.lstat(os.path.join(directory, name))
     return os.path.samestat(here, there) and other not in os.listdir(directory)
+
+
+# -- braces
+
+
+def braces(path: str) -> list[str]:
+    """What a shell makes of `{a,b}` and `{1..3}` in a path or pattern: one for each. Braces around anything else are
+    characters like any other."""
+    _check(path)
+    done: list[str] = []
+    pending = [path]
+    while pending:
+        now = pending.pop()
+        found = alternatives(now, now)
+        if found is None:
+            done.append(now)
+            continue
+        start, stop, middles = found
+        pending += [now[:start] + text + now[stop:] for text, _ in reversed(middles)]
+        if len(done) + len(pending) > BRACES:
+            fault = f"the braces of {_show(path)} stand for more than {BRACES} paths"
+            raise Invalid(fault, hint="name a folder above them, or use * or ?")
+    return done
+
+
+def alternatives(text: str, bare: str) -> tuple[int, int, list[tuple[str, str]]] | None:
+    """The first `{a,b}` or `{a..b}`: where it starts and stops, and what may stand there, as text and bare. `bare`
+    is as long as the text, and has another character for each that was quoted."""
+    best: tuple[int, int, list[tuple[str, str]]] | None = None
+    opened: list[list[int]] = []  # for each brace that is open, where it and its commas are
+    for at, c in enumerate(bare):
+        if c == "{":
+            opened.append([at])
+        elif c == "," and opened:
+            opened[-1].append(at)
+        elif c == "}" and opened:
+            cuts = [*opened.pop(), at]
+            if best is not None and best[0] < cuts[0]:
+                continue
+            if len(cuts) > 2:
+                spans = [(cut + 1, cuts[i]) for i, cut in enumerate(cuts[:-1], 1)]
+                best = cuts[0], at + 1, [(text[a:b], bare[a:b]) for a, b in spans]
+            elif made := _range(bare[cuts[0] + 1 : at]):
+                best = cuts[0], at + 1, [(item, item) for item in made]
+    return best
+
+
+def _range(inside: str) -> list[str]:
+    """`1..9`, `01..10..2`, `a..e`; nothing if it is none of these, and no more than are of use."""
+    ends = inside.split("..")
+    if len(ends) not in (2, 3) or len(inside) > 40:
+        return []
+    try:
+        step = abs(int(ends[2])) or 1 if len(ends) == 3 else 1
+        if all(len(end) == 1 and end.isascii() and end.isalpha() for end in ends[:2]):
+            first, last = map(ord, ends[:2])
+            return [chr(code) for code in _between(first, last, step)]
+        first, last = int(ends[0]), int(ends[1])
+    except ValueError:
+        return []
+    padded = any(end.lstrip("-").startswith("0") and len(end.lstrip("-")) > 1 for end in ends[:2])
+    width = max(map(len, ends[:2])) if padded else 0
+    return [f"{number:0{width}d}" for number in _between(first, last, step)]
+
+
+def _between(first: int, last: int, step: int) -> Sequence[int]:
+    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    return numbers[: BRACES + 1]

@@ -14,7 +14,7 @@ proof that its holder's process is dead (`board` asks `worker.is_dead`).
 
 from __future__ import annotations
 
-from dibs.errors import Invalid, LeaseLost, NotClaimable, NotHolder, WrongStatus
+from dibs.errors import Invalid, LeaseLost, NotClaimable, NotHolder, WrongStatus, quoted
 from dibs.model import (
     CANCELLED,
     COMPLETED,
@@ -101,13 +101,13 @@ def lost(task: BoardTask, now: float) -> LeaseLost:
     live = is_live(task, now)
     if live:
         present = f"{task.assigned_to} took it {ago(task.claimed_at, now)}"
-        hint = f"stop working on it and take other work: dibs claim; what happened: dibs log --task {task.id}"
+        hint = f"stop working on it and take other work: dibs claim; what happened: dibs log --task {quoted(task.id)}"
     elif task.status in (PENDING, IN_PROGRESS):
         present = "nobody holds it now"
-        hint = f"claim it again before you go on: dibs claim {task.id}"
+        hint = f"claim it again before you go on: dibs claim {quoted(task.id)}"
     else:
         present = f"it is {spoken(task.status)}"
-        hint = f"see what happened: dibs show {task.id}"
+        hint = f"see what happened: dibs show {quoted(task.id)}"
     return LeaseLost(
         f"you no longer hold task {task.id}: {ended}, and {present}; nothing was changed",
         hint=hint,
@@ -126,7 +126,7 @@ def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now
     if token is not None and (task.token is None or token > task.token):
         raise Invalid(
             f"task {task.id} has never had a claim with token {token}",
-            hint=f"the token of the present claim, if it is yours: dibs show {task.id}",
+            hint=f"the token of the present claim, if it is yours: dibs show {quoted(task.id)}",
             task_id=task.id,
         )
     if token is not None and (task.token != token or task.status is not IN_PROGRESS):
@@ -147,11 +147,11 @@ def require_claim(task: BoardTask, caller: Worker | None, token: int | None, now
 def not_holder(task: BoardTask, caller: Worker, now: float, verb: str) -> NotHolder:
     until = " " + remaining((task.lease_expires_at or now) - now)
     namesake = task.holder is not None and task.holder.name == caller.name
-    hint = f"take other work with: dibs claim; or ask: dibs tell {task.assigned_to} 'what you need'"
+    hint = f"take other work with: dibs claim; or ask: dibs tell {quoted(task.assigned_to or '')} 'what you need'"
     if namesake and caller.kind == "human":
         hint = (
             "if you claimed it in another terminal, finish it there; if that is closed, give everything of yours back "
-            f"with: dibs recover --worker {caller.name}"
+            f"with: dibs recover --worker {quoted(caller.name)}"
         )
     elif namesake:
         hint = "that is another session under your name: leave it alone, and take other work with: dibs claim"
@@ -192,7 +192,7 @@ def wrong_status(task: BoardTask, verb: str) -> WrongStatus:
     hint = _WAY_OUT.get((verb, task.status)) or _WAY_OUT[task.status]
     return WrongStatus(
         f"cannot {verb} task {task.id}: it is {spoken(task.status)}",
-        hint=hint.format(id=task.id),
+        hint=hint.format(id=quoted(task.id)),
         task_id=task.id,
         status=str(task.status),
     )
@@ -263,14 +263,15 @@ def reasons(
     for need in task.depends_on:
         other = needs.get(need)
         if other is None:  # only files that were written by hand can name a task that is not there
-            text = f"waits for {need}, which is not on the board; to drop the edge: dibs dep {task.id} --drop {need}"
+            drop = f"dibs dep {quoted(task.id)} --drop {quoted(need)}"
+            text = f"waits for {need}, which is not on the board; to drop the edge: {drop}"
             found.append(Reason("dependency", text, need))
             continue
         if other.status in satisfied_by:
             continue
         text = f"waits for {need} ({spoken(other.status)})"
         if other.status in (FAILED, CANCELLED):
-            text += f": dibs retry {need}, or drop the edge: dibs dep {task.id} --drop {need}"
+            text += f": dibs retry {quoted(need)}, or drop the edge: dibs dep {quoted(task.id)} --drop {quoted(need)}"
         found.append(Reason("dependency", text, need))
     for blocker in task.open_blockers:
         found.append(Reason("blocker", f"blocked by {blocker.raised_by}: {blocker.reason}", task.id, blocker.raised_by))
@@ -300,9 +301,9 @@ def is_anothers(task: BoardTask, worker: Worker) -> bool:
 def refuse_claim(task: BoardTask, why: Sequence[Reason], worker: Worker) -> NotClaimable:
     hint = "take other work with: dibs claim"
     if why[0].code == "held" and task.holder is not None and task.holder.is_same(worker):
-        hint = f"if that claim is yours, go on with it; when finished: dibs done {task.id} 'what you did'"
+        hint = f"if that claim is yours, go on with it; when finished: dibs done {quoted(task.id)} 'what you did'"
     elif why[0].code in _WAY_OUT:
-        hint = _WAY_OUT[why[0].code].format(id=task.id)
+        hint = _WAY_OUT[why[0].code].format(id=quoted(task.id))
     return NotClaimable(
         f"cannot claim task {task.id}: " + "; ".join(r.text for r in why),
         hint=hint,
@@ -507,7 +508,9 @@ def unblock(task: BoardTask, who: Worker, blocker_id: str | None, resolution: st
     open_ = [b for b in task.open_blockers if blocker_id is None or b.id == blocker_id]
     if not open_:
         named = f" {blocker_id}" if blocker_id else ""
-        raise WrongStatus(f"task {task.id} has no open blocker{named}", hint=f"dibs show {task.id}", task_id=task.id)
+        raise WrongStatus(
+            f"task {task.id} has no open blocker{named}", hint=f"dibs show {quoted(task.id)}", task_id=task.id
+        )
     for blocker in open_:
         blocker.resolved_at = now
         blocker.resolved_by = who.name
@@ -554,7 +557,7 @@ def step_change(task: BoardTask, who: Worker, verb: str, step_id: str | None, no
     waiting = [s for s in task.steps if s.status not in ("completed", "skipped")]
     if not task.steps:
         raise WrongStatus(
-            f"task {task.id} has no steps", hint=f"add one: dibs step {task.id} add TITLE", task_id=task.id
+            f"task {task.id} has no steps", hint=f"add one: dibs step {quoted(task.id)} add TITLE", task_id=task.id
         )
     if step_id is not None and all(s.id != step_id for s in task.steps):
         raise WrongStatus(
@@ -566,7 +569,7 @@ def step_change(task: BoardTask, who: Worker, verb: str, step_id: str | None, no
     if step_id is not None and step.id != step_id:
         raise WrongStatus(
             f"step {step_id} of task {task.id} has to wait: {step.id} ({step.title}) comes first",
-            hint=f"dibs step {task.id} done {step.id}",
+            hint=f"dibs step {quoted(task.id)} done {quoted(step.id)}",
             task_id=task.id,
         )
     if verb == "start":

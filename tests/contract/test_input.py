@@ -183,10 +183,31 @@ def test_any_id_within_the_limits_is_kept_exactly(board: TaskBoard, home: Home, 
     assert take(board, ANN, task_id).id == task_id
 
 
-@pytest.mark.parametrize(
-    "name", ["ann", "Ann Lee", "ünï", "a/b", "../../etc/passwd", "日本", "x" * 200, "'; --", "%s", "*"]
-)
-def test_any_printable_name_is_kept_exactly(board: TaskBoard, name: str) -> None:
+NAMES = ["ann", "ünï", "a/b", "日本", "x" * 200, "DOMAIN:ann", "ann@home+1", "_a.b-c"]
+OLD_NAMES = ["Ann Lee", "../../etc/passwd", "'; --", "%s", "*", "x; touch /tmp/pwn #", "$(id)", "-rf", "~ann", "#1"]
+
+
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_a_new_name_is_one_that_a_shell_reads_as_it_stands(board: TaskBoard, name: str) -> None:
+    board.add("x", id="x1")
+    for call in (
+        lambda: board.claim(name),
+        lambda: board.claim(Worker(name, "human", session="s"), "x1"),
+        lambda: board.add("y", worker=name),
+        lambda: board.tell("hello", worker=name),
+        lambda: board.lock(["a.py"], name),
+    ):
+        with pytest.raises(Invalid, match=r"cannot be a new worker name.*letters, digits and \. _ - @ \+ : /"):
+            call()
+    assert board.tasks(assigned_to=name)[1] == 0
+    assert board.locks() == []
+
+
+@pytest.mark.parametrize("name", NAMES + OLD_NAMES)
+def test_any_name_that_is_on_the_board_is_kept_exactly(board: TaskBoard, name: str) -> None:
+    if name in OLD_NAMES:
+        with board.store.write() as tx:
+            tx.set_mark(name, 1)  # a reader from before names were limited
     board.add("x", labels=[name])
     task = take(board, name)
     assert (task.assigned_to, task.labels) == (name, [name])

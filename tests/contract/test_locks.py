@@ -46,6 +46,27 @@ APART = [
 ]
 
 
+def test_braces_stand_for_the_paths_that_a_shell_would_make_of_them(board: TaskBoard, other: TaskBoard) -> None:
+    board.lock(["web/*.{ts,tsx}"], ANN)
+    assert patterns(board) == ["web/*.ts", "web/*.tsx"]
+    with pytest.raises(Busy, match="held by ann"):
+        other.lock(["web/page.tsx"], BEN)
+    assert [lock.pattern for lock in board.locks(["web/{page.tsx,x.css}"])] == ["web/*.tsx"]
+    board.unlock(["web/*.{ts,tsx}"], ANN)
+    assert board.locks() == []
+    board.lock(["{{cookiecutter.name}}/a.py"], ANN)
+    assert patterns(board) == ["{{cookiecutter.name}}/a.py"]
+    with pytest.raises(Invalid, match="stand for more than 64 paths"):
+        board.lock(["web/{0..99}.ts"], ANN)
+
+
+def test_braces_in_a_tasks_paths(board: TaskBoard) -> None:
+    task = board.get(board.add("x", paths=["src/{a,b}.py", "src/a.py"]))
+    assert task.paths == ["src/a.py", "src/b.py"]
+    board.lock(["src/b.py"], ANN)
+    assert board.claim(BEN) is None
+
+
 @pytest.mark.parametrize(("held", "wanted"), OVERLAPPING)
 def test_overlapping_patterns_exclude_each_other(board: TaskBoard, other: TaskBoard, held: str, wanted: str) -> None:
     board.lock([held], ANN)

@@ -146,6 +146,15 @@ class TestPages:
         found, total = full.tasks(statuses)
         assert ([task.id for task in found], total) == (ids, len(ids))
 
+    def test_words_and_no_limit_as_on_the_command_line(self, full: TaskBoard) -> None:
+        assert [task.id for task in full.tasks(["done"])[0]] == ["done"]
+        assert [task.id for task in full.tasks(["open"], limit=0)[0]] == ["work", "look", "high", "low", "wait"]
+        assert [task.id for task in full.tasks(["closed", "In-Progress"])[0]] == ["work", "done", "oops", "gone"]
+        assert len(full.tasks(["all"], limit=0)[0]) == full.tasks()[1] == 8
+        for statuses in (["finished"], ["ready"], "done", [5], 5):
+            with pytest.raises(Invalid):
+                full.tasks(statuses)  # type: ignore[arg-type]
+
     def test_labels_holders_parents_and_words_can_be_asked_for(self, full: TaskBoard) -> None:
         assert {task.id for task in full.tasks(label="odd")[0]} == {"low", "work", "oops"}
         assert {task.id for task in full.tasks(label="eve")[0]} == set()

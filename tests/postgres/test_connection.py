@@ -30,7 +30,7 @@ from tests.processes.test_killed import RENEWALS
 
 ME = "worker-1"
 NUMBERS = itertools.count()
-HUMAN = Worker("a person", "human")
+HUMAN = Worker("a-person", "human")
 
 
 class Scene:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dibs import limits, rules
 from dibs.board.core import retried
 from dibs.board.leases import keep_alive
-from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound
+from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound, quoted
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, BoardTask, Worker
 
@@ -152,7 +152,7 @@ def _give_ids(tx: Tx, tasks: Sequence[BoardTask], new_ids: Callable[[Sequence[Bo
         first = next(iter(known))
         raise Duplicate(
             f"task {first} is already on the board",
-            hint=f"choose another id, or look at it: dibs show {first}",
+            hint=f"choose another id, or look at it: dibs show {quoted(first)}",
             task_id=first,
         )
     while missing:

@@ -34,7 +34,7 @@ class Core:
     def __init__(self, store: Store, lease: float | None, worker: Worker | str | None) -> None:
         self.store = store
         self.lease = store.lease if lease is None else limits.seconds(lease, "stale_timeout")
-        self.identity = Identity(worker)
+        self.identity = Identity(store, worker)
         self.paths = PathNames(store)
         self.tokens = TokenMemory()
         self.leases = LeaseTracker()

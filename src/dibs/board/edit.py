@@ -5,7 +5,7 @@ from __future__ import annotations
 from dibs import limits, rules
 from dibs.board.core import fetch, retried
 from dibs.board.leases import keep_alive
-from dibs.errors import DependencyCycle, NotFound
+from dibs.errors import DependencyCycle, NotFound, quoted
 from dibs.model import BoardTask, Worker
 
 TYPE_CHECKING = False
@@ -49,7 +49,7 @@ def undepend(core: Core, task_id: str, needs: Sequence[str], *, worker: Worker |
         for need in dropped:
             if need not in task.depends_on:
                 raise NotFound(
-                    f"task {task_id} does not depend on {need}", hint=f"dibs show {task_id}", task_id=task_id
+                    f"task {task_id} does not depend on {need}", hint=f"dibs show {quoted(task_id)}", task_id=task_id
                 )
         dropped = list(dict.fromkeys(dropped))
         others = tx.get(dropped)
@@ -73,7 +73,7 @@ def _refuse_cycle(tx: Tx, task: BoardTask, needs: Sequence[BoardTask]) -> None:
             first = needs[0].id
             raise DependencyCycle(
                 f"task {task.id} cannot wait for {first}: {first} already waits for {task.id}, directly or not",
-                hint=f"dibs show {first}",
+                hint=f"dibs show {quoted(first)}",
                 task_id=task.id,
             )
         further = {need for other in level for need in other.depends_on} - seen

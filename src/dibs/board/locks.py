@@ -8,7 +8,7 @@ from dibs import holds, limits, rules
 from dibs.board.core import retried
 from dibs.board.endings import drop
 from dibs.board.leases import heartbeat, keep_alive
-from dibs.errors import Busy, Invalid, NotFound
+from dibs.errors import Busy, Invalid, NotFound, quoted
 from dibs.model import Lock, Worker
 from dibs.store import Collision
 
@@ -31,7 +31,7 @@ def lock(
     """Hold files, folders or globs: all of them, or `Busy` and none. Asking again renews. `wait`: seconds to wait
     for others."""
     who = core.identity.required(worker, "a lock needs a worker")
-    named = [core.paths.spellings(p) for p in limits.texts(paths, "paths")]
+    named = [core.paths.spellings(p) for p in limits.paths(paths)]
     patterns = list(dict.fromkeys(spellings[0] for spellings in named))
     asked = list(dict.fromkeys(p for spellings in named for p in spellings))
     if not patterns:
@@ -84,7 +84,7 @@ def unlock(core: Core, paths: Sequence[str] | None, worker: Worker | str) -> lis
         if paths is None:
             gone = [lock for lock in own if lock.task_id is None]
         else:
-            wanted = [core.paths.spellings(p) for p in limits.texts(paths, "paths")]
+            wanted = [core.paths.spellings(p) for p in limits.paths(paths)]
             gone = [lock for lock in own if any(lock.pattern in spellings for spellings in wanted)]
             for spellings in wanted:
                 if all(lock.pattern not in spellings for lock in gone):
@@ -93,9 +93,10 @@ def unlock(core: Core, paths: Sequence[str] | None, worker: Worker | str) -> lis
                     )
             for lock in gone:
                 if lock.task_id is not None:
+                    task = quoted(lock.task_id)
                     raise Invalid(
                         f"{lock.pattern} is locked together with task {lock.task_id}",
-                        hint=f"it goes with the task: dibs done {lock.task_id}, or dibs release {lock.task_id}",
+                        hint=f"it goes with the task: dibs done {task}, or dibs release {task}",
                     )
         drop(tx, gone, who)
         keep_alive(core, tx, who)
@@ -104,7 +105,7 @@ def unlock(core: Core, paths: Sequence[str] | None, worker: Worker | str) -> lis
 
 def locks(core: Core, paths: Sequence[str] | None = None) -> list[Lock]:
     """The live locks: all, or those that overlap one of the paths."""
-    patterns = None if paths is None else [name for p in paths for name in core.paths.spellings(p)]
+    patterns = None if paths is None else [name for p in limits.paths(paths) for name in core.paths.spellings(p)]
     with core.store.read() as tx:
         held = [lock for lock in tx.locks(patterns) if lock.expires_at > tx.now]
         return held if patterns is None else holds.conflicts(patterns, False, held, None, tx.now)
@@ -124,5 +125,7 @@ def _not_held(path: str, who: Worker, against: Sequence[Lock]) -> NotFound:
             holder=name,
         )
     return NotFound(
-        f"{path} {held} by {name}, not by you", hint=f"ask for it: dibs tell {name} 'what you need'", holder=name
+        f"{path} {held} by {name}, not by you",
+        hint=f"ask for it: dibs tell {quoted(name)} 'what you need'",
+        holder=name,
     )

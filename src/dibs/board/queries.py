@@ -73,10 +73,10 @@ def tasks(
     offset: int = 0,
 ) -> tuple[list[BoardTask], int]:
     """A page of tasks, and how many there are in all. Order: in progress, review, ready, waiting, closed (newest
-    first)."""
-    limits.integer(limit, "limit", 0, 2**31)
+    first). A limit of 0 is none. Besides statuses, `open`, `closed`, `done` and `all` are known."""
+    limit = limits.integer(limit, "limit", 0, 2**31) or 2**31
     limits.integer(offset, "offset", 0, 2**31)
-    wanted = list(TaskStatus) if statuses is None else [TaskStatus(s) for s in statuses]
+    wanted = list(TaskStatus) if statuses is None else limits.statuses(statuses)
     given = {"label": label, "assigned_to": assigned_to, "parent": parent, "search": search}
     with core.store.read() as tx:
         return tx.page(wanted, {k: v for k, v in given.items() if v is not None}, limit, offset)

@@ -6,7 +6,7 @@ from dibs import limits, rules
 from dibs.board.core import fetch, retried
 from dibs.board.endings import drop, give_back
 from dibs.board.reaper import SWEEP
-from dibs.errors import Busy, Invalid, NotHolder, WrongStatus
+from dibs.errors import Busy, Invalid, NotHolder, WrongStatus, quoted
 from dibs.model import IN_PROGRESS, BoardTask, Worker
 from dibs.times import FOREVER
 from dibs.worker import is_alive
@@ -117,7 +117,7 @@ def _refuse_alive(holder: Worker | None) -> None:
     if holder is not None and is_alive(holder):
         raise NotHolder(
             f"{holder.name} is not gone: its process {holder.pid} is running; nothing was given back",
-            hint=f"let it finish, or ask it: dibs tell {holder.name} 'what you need'",
+            hint=f"let it finish, or ask it: dibs tell {quoted(holder.name)} 'what you need'",
             holder=holder.name,
             pid=holder.pid,
         )

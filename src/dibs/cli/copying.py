@@ -10,8 +10,8 @@ from dibs.address import DIALECTS, keep_out_of_git, kind_of, open_store
 from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.progress import Progress
-from dibs.cli.render import cut, number, pad, quoted, safe
-from dibs.errors import DibsError, NoBoard, NotAllowed, Unsupported
+from dibs.cli.render import cut, number, pad, safe
+from dibs.errors import DibsError, NoBoard, NotAllowed, Unsupported, quoted
 from dibs.stores.sqlite import SqliteStore
 
 TYPE_CHECKING = False

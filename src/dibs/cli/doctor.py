@@ -13,9 +13,9 @@ import sys
 
 from dibs import fs
 from dibs.cli.audit import disagreements, stray_edges
-from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, hint, number, pad, paint, quoted, safe, wrap
+from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, hint, number, pad, paint, safe, wrap
 from dibs.copying import is_dialect
-from dibs.errors import DibsError, NoBoard
+from dibs.errors import DibsError, NoBoard, quoted
 from dibs.model import IN_PROGRESS
 from dibs.times import FOREVER, iso, span
 from dibs.worker import SESSION_VARIABLES, boot, from_environment, host, is_alive, is_dead

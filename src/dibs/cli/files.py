@@ -32,7 +32,8 @@ def lock(ctx: Context, args: Args) -> int:
 
         ctx.emit({"locks": [lock_json(lock) for lock in granted]})
         return 0
-    from dibs.cli.render import cells, cut, quoted, safe
+    from dibs.cli.render import cells, cut, safe
+    from dibs.errors import quoted
     from dibs.times import lasting
 
     for held in granted:
@@ -106,7 +107,7 @@ def unlock(ctx: Context, args: Args) -> int:
 
 def locks(ctx: Context, args: Args) -> int:
     board = ctx.board
-    held = board.locks(args.path or None)
+    held = [lock for lock in board.locks(args.path or None) if args.worker in (None, lock.holder.name)]
     if ctx.json:
         from dibs.wire import lock_json
 
@@ -117,9 +118,10 @@ def locks(ctx: Context, args: Args) -> int:
     if held:
         for line in _table(ctx, held, board):
             ctx.say(line)
-    from dibs.cli.render import number
+    from dibs.cli.render import number, safe
 
     where = " on these paths" if args.path else ""
+    where += f" by {safe(args.worker)}" if args.worker is not None else ""
     ctx.say(f"{number(len(held), 'lock')}{where}" if held else f"nothing is locked{where}")
     return 0
 

@@ -33,7 +33,8 @@ _DOCTOR = "to see what is wrong: dibs doctor"
 
 
 def held(board: Core, against: Sequence[Conflict], me: Identity, where: str | None) -> str:
-    from dibs.cli.render import quoted, safe
+    from dibs.cli.render import safe
+    from dibs.errors import quoted
 
     lines = []
     for conflict in against[:SHOWN]:
@@ -80,7 +81,8 @@ def _there(where: str | None) -> str:
 
 
 def not_locked(board: Core, loose: Sequence[str], where: str | None) -> str:
-    from dibs.cli.render import quoted, safe
+    from dibs.cli.render import safe
+    from dibs.errors import quoted
 
     listed = ", ".join(safe(name) for name in loose[:SHOWN])
     more = f" and {len(loose) - SHOWN} more" if len(loose) > SHOWN else ""

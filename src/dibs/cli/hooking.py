@@ -54,6 +54,8 @@ def hook(ctx: Context, args: Args) -> int:
     except (ValueError, OSError, RecursionError) as error:
         known.append(unsure(ctx, args, seen[-1], f"the client's event could not be read: {error}", ""))
     else:
+        if args.closed:
+            seen[-1].doubt = seen[-1].doubt or seen[-1].unnamed
         _answer(ctx, args, seen[-1], known)
     if not answered():
         _wait_for_the_end()
@@ -298,7 +300,7 @@ def _tell_shells(event: Event, me: Identity) -> None:
         return
     if os.environ.get("DIBS_AGENT") or os.environ.get("DIBS_SESSION"):
         return
-    from dibs.cli.render import quoted
+    from dibs.errors import quoted
 
     lines = f"export DIBS_AGENT={quoted(me.worker.name)}\nexport DIBS_SESSION={quoted(me.worker.session)}\n"
     with open(file, "a", encoding="utf-8") as out:

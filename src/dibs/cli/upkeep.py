@@ -11,9 +11,9 @@ from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.context import write
 from dibs.cli.progress import Progress
-from dibs.cli.render import cut, number, one_line, quoted, safe
+from dibs.cli.render import cut, number, one_line, safe
 from dibs.copying import copy, is_dialect
-from dibs.errors import BoardUnusable, DibsError, Invalid, NoBoard, Unsupported
+from dibs.errors import BoardUnusable, DibsError, Invalid, NoBoard, Unsupported, quoted
 from dibs.stores.rows import damaged
 from dibs.stores.sqlite import side_files
 
@@ -224,7 +224,9 @@ def _refuse_parts(parts: list[str], path: str, force: bool) -> None:
     if os.path.realpath(path) in [os.path.realpath(part) for part in parts]:
         raise Invalid(f"{path} belongs to the board itself", hint="export to another file: dibs export board.jsonl")
     if os.path.isdir(path):
-        raise Invalid(f"{path} is a folder", hint=f"name a file: dibs export {os.path.join(path, 'board.jsonl')}")
+        raise Invalid(
+            f"{path} is a folder", hint=f"name a file: dibs export {quoted(os.path.join(path, 'board.jsonl'))}"
+        )
     if os.path.lexists(path) and not force:
         raise _exists(path)
 

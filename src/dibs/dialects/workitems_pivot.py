@@ -13,7 +13,7 @@ from dibs import limits, rules
 from dibs.board.core import fetch
 from dibs.dialects.workitems import WorkItemsStore
 from dibs.dialects.workitems_tx import ItemsTx
-from dibs.errors import Unsupported, WrongStatus
+from dibs.errors import Unsupported, WrongStatus, quoted
 from dibs.model import CANCELLED, COMPLETED, PENDING, BoardTask, Event, Worker
 
 TYPE_CHECKING = False
@@ -44,7 +44,7 @@ def reset(board: TaskBoard, activity_id: str, *, worker: Worker | str | None = N
         if not _is_under_way(store, item.id):
             raise WrongStatus(
                 f"activity {activity_id} can be reset only while the scope of {item.id} is being revised",
-                hint=f"dibs pivot start {item.id} 'why'",
+                hint=f"dibs pivot start {quoted(item.id)} 'why'",
                 task_id=activity_id,
             )
         lock = item.locks.get(activity_id)
@@ -54,7 +54,7 @@ def reset(board: TaskBoard, activity_id: str, *, worker: Worker | str | None = N
             raise WrongStatus(
                 f"activity {activity_id} cannot be reset: it is {rules.spoken(task.status)}"
                 + (f", and {lock.record.holder or 'somebody'} still has its lock" if lock is not None else ""),
-                hint=f"see how it stands: dibs show {activity_id}",
+                hint=f"see how it stands: dibs show {quoted(activity_id)}",
                 task_id=activity_id,
             )
         task.status, task.result, task.completed_at = PENDING, None, None
@@ -78,7 +78,7 @@ def _turn(board: TaskBoard, item_id: str, note: str | None, worker: Worker | str
             how = "already" if starting else "not"
             raise WrongStatus(
                 f"the scope of {item_id} is {how} being revised",
-                hint=f"dibs pivot {'done' if starting else 'start'} {item_id}",
+                hint=f"dibs pivot {'done' if starting else 'start'} {quoted(item_id)}",
             )
         closed = [store.tables.tasks[i].status in (COMPLETED, CANCELLED) for i in item.facts]
         tx.statuses[item_id] = "planning" if starting else "review" if closed and all(closed) else "in_progress"

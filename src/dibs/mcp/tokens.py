@@ -79,7 +79,7 @@ class Tokens:
 
 def new_token(path: str, worker: str) -> tuple[str, bool]:
     """A new token for a worker, and whether there was one before, which is no good from now on."""
-    limits.name(worker)
+    limits.new_name(worker)
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with _changing(path) as entries:
         replaced = worker in entries
