@@ -27,6 +27,7 @@ from tests.postgres.server import server_for_test
 from tests.postgres.test_following import bouncer
 from tests.processes.harness import new_seed, wait_until
 from tests.processes.test_killed import RENEWALS
+from tests.variants import variants
 
 ME = "worker-1"
 NUMBERS = itertools.count()
@@ -166,6 +167,10 @@ VERBS: dict[str, Verb] = {
         clean=True,
     ),
 }
+
+
+CUT_OFTEN = ("add", "claim", "claim without a key", "complete", "complete and claim", "lock", "cancel")
+"""The verbs that every run cuts; the others are for `make test-long`."""
 
 
 def essence(answer: Any) -> Any:
@@ -325,7 +330,7 @@ def tried(trial: Trial, name: str, ways: list[tuple[Sender, How, bool]], step: i
     )
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", variants(VERBS, quick=CUT_OFTEN))
 def test_a_connection_cut_at_some_messages_never_doubles_an_effect(trial: Trial, name: str) -> None:
     """At every 40th, from a random one on, and at the answer to the commit."""
     tried(trial, name, WAYS, 40)
@@ -364,6 +369,7 @@ def test_a_new_connection_that_is_cut_gives_a_board_or_an_error(url: str, proxy:
     print(f"{cuts} cuts while opening and telling, {opened} of them without effect")
 
 
+@pytest.mark.slow
 def test_an_inbox_that_is_cut_off_loses_no_message_silently(
     url: str, proxy: Proxy, straight: TaskBoard, cut: TaskBoard
 ) -> None:
@@ -408,7 +414,7 @@ def test_a_server_that_can_never_be_reached_is_an_error_and_not_a_hang(
 
 
 @pytest.mark.parametrize("name", ["add without a key", "claim without a key", "complete and claim"])
-@pytest.mark.parametrize("times", [1, 2, 10**6])
+@pytest.mark.parametrize("times", variants([1, 2, 10**6], quick=[1]))
 @pytest.mark.parametrize("again", ["P", "startup"])
 def test_a_commit_whose_answer_never_arrives_is_found_out_or_said_to_be_unknown(
     trial: Trial, name: str, again: str, times: int, monkeypatch: pytest.MonkeyPatch
@@ -438,7 +444,12 @@ def test_a_commit_whose_answer_never_arrives_is_found_out_or_said_to_be_unknown(
     trial.cut.tell("going on")
 
 
-@pytest.mark.parametrize("name", ["add without a key", "claim without a key", "complete", "complete and claim"])
+@pytest.mark.parametrize(
+    "name",
+    variants(
+        ["add without a key", "claim without a key", "complete", "complete and claim"], quick=["complete and claim"]
+    ),
+)
 @pytest.mark.parametrize("way", ["straight", "nameless", "pgbouncer"])
 def test_a_commit_that_comes_after_its_connection_is_gone_is_not_doubled(
     url: str, straight: TaskBoard, tmp_path: Path, name: str, way: str
@@ -489,7 +500,7 @@ def test_a_commit_that_comes_after_its_connection_is_gone_is_not_doubled(
 # -- silence
 
 
-@pytest.mark.parametrize("how", ["silence", "half"])
+@pytest.mark.parametrize("how", variants(["silence", "half"], quick=["half"]))
 def test_a_transaction_that_falls_silent_ends_and_others_go_on(
     url: str, proxy: Proxy, straight: TaskBoard, hasty: tuple[TaskBoard, float], how: How
 ) -> None:
@@ -529,6 +540,7 @@ def test_a_transaction_that_falls_silent_ends_and_others_go_on(
     assert_whole(url).close()
 
 
+@pytest.mark.slow
 def test_a_reader_in_a_silent_network_ends(proxy: Proxy, hasty: tuple[TaskBoard, float]) -> None:
     board, _ = hasty
     proxy.cut_off()
