@@ -20,11 +20,11 @@ import psycopg
 import pytest
 
 from dibs import BoardTask, DibsError, Event, Lock, TaskBoard, Worker
-from dibs.errors import OutcomeUnknown
+from dibs.errors import LeaseLost, OutcomeUnknown
 from tests.postgres.actors import assert_whole, board_of, settle
+from tests.postgres.bouncer import bouncer
 from tests.postgres.proxy import Fault, How, Message, Proxy, Sender
 from tests.postgres.server import server_for_test
-from tests.postgres.test_following import bouncer
 from tests.processes.harness import new_seed, wait_until
 from tests.processes.test_killed import RENEWALS
 from tests.variants import variants
@@ -552,3 +552,33 @@ def test_a_reader_in_a_silent_network_ends(proxy: Proxy, hasty: tuple[TaskBoard,
     print(f"{type(caught.value).__name__} after {seconds:.1f} s: {caught.value}")
     proxy.heal()
     board.counts()
+
+
+@pytest.mark.parametrize("heals", [True, False])
+def test_a_holder_that_was_cut_off_past_its_lease_cannot_complete(
+    url: str, heals: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 1.0)
+    with Proxy(url) as proxy, TaskBoard.open(url, worker="maker") as board:
+        away = TaskBoard.open(f"{proxy.url}&tcp_user_timeout=2000&connect_timeout=2", worker="away")
+        task_id = board.add("slow work")
+        task = away.claim("away", lease=1.0)
+        assert task is not None
+        proxy.cut_off()
+        successor = board.claim("successor", wait=30)
+        assert successor is not None
+        last = board.recent(1)[-1].seq
+        if heals:
+            proxy.heal()
+            with pytest.raises(LeaseLost):
+                task.complete("too late")
+        else:
+            with pytest.raises(DibsError):
+                task.complete("too late")
+            proxy.heal()
+            with pytest.raises(LeaseLost):
+                task.complete("too late")
+        assert board.get(task_id).token == successor.token
+        assert [event.action for event in board.changelog(after=last)] == []
+        away.close()
+    assert_whole(url).close()

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
-import socket
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -21,6 +18,7 @@ import pytest
 
 from dibs import TaskBoard
 from tests.postgres.actors import AS_ACTOR, assert_whole, board_of, crowd_of, reader_called
+from tests.postgres.bouncer import bouncer
 from tests.postgres.proxy import Proxy
 from tests.postgres.server import Server
 from tests.processes.harness import PATIENCE, Actor, Crew, new_seed, wait_until
@@ -207,46 +205,6 @@ def way(request: pytest.FixtureRequest, url: str, server: Server, tmp_path: Path
     else:
         with bouncer(server, url, tmp_path) as address:
             yield address
-
-
-class bouncer:
-    """PgBouncer before the server, in transaction mode."""
-
-    def __init__(self, server: Server, url: str, folder: Path) -> None:
-        program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-        if program is None:
-            missing = "pgbouncer is not installed (Debian: apt-get install pgbouncer; macOS: brew install pgbouncer)"
-            if os.environ.get("CI"):
-                pytest.fail(missing, pytrace=False)
-            pytest.skip(missing)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        rest = url.partition("@")[2].partition("/")[2]
-        self.url = f"postgresql://dibs@127.0.0.1:{self._port}/{rest}"
-        (folder / "ini").write_text(
-            f"[databases]\n* = host={server.host} port={server.port} user=dibs\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {self._port}\nunix_socket_dir =\nauth_type = any\n"
-            "pool_mode = transaction\nmax_client_conn = 200\ndefault_pool_size = 10\n"
-            "ignore_startup_parameters = extra_float_digits\n"
-        )
-        nobody = ("-u", "nobody") if os.geteuid() == 0 else ()
-        self._process = subprocess.Popen([program, "-q", *nobody, str(folder / "ini")], stderr=subprocess.PIPE)
-
-    def __enter__(self) -> str:
-        wait_until(self._answers, "pgbouncer")
-        return self.url
-
-    def _answers(self) -> bool:
-        assert self._process.poll() is None, self._process.communicate()
-        try:
-            socket.create_connection(("127.0.0.1", self._port)).close()
-        except ConnectionRefusedError:
-            return False
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
 
 
 @pytest.mark.parametrize("role", ["await_work", "await_claim"])
