@@ -31,7 +31,7 @@ from tests.contract.state import differences
 from tests.postgres.server import Server
 from tests.processes import actors as common
 from tests.processes.actors import PATTERNS, at_barrier, say, told, with_no_way_back
-from tests.processes.harness import PATIENCE, Actor, Crew, everything, wait_until
+from tests.processes.harness import PATIENCE, Actor, Crew, assert_counts, wait_until
 from tests.processes.test_killed import RENEWALS, matches
 
 AS_ACTOR = (sys.executable, "-m", "tests.postgres.actors")
@@ -79,6 +79,9 @@ class Crowd:
 
     def stop(self) -> None:
         self.actor.tell()
+
+    def listen(self) -> bool:
+        return self.actor.listen()
 
     def lines(self, timeout: float = PATIENCE) -> list[str]:
         """Everything that they have said, when all have ended well."""
@@ -278,13 +281,7 @@ def assert_whole(url: str) -> TaskBoard:
     """Nothing about this board is contradictory: counts, dependencies, changelog, locks. Returns it, open."""
     settle(url)
     board = TaskBoard.open(url, worker="inspector")
-    tasks = {task.id: task for task in everything(board)}
-    counted: dict[str, int] = {}
-    for task in tasks.values():
-        counted[task.status] = counted.get(task.status, 0) + 1
-        unmet = sum(tasks[need].status != "completed" for need in task.depends_on)
-        assert task.unmet == unmet, f"{task.id} counts {task.unmet} unmet dependencies and has {unmet}"
-    assert {status: n for status, n in board.counts().items() if n} == counted
+    tasks = assert_counts(board)
     assert_edges(url, board.store, tasks)
     events = list(board.changelog())
     numbers = [event.seq for event in events]
