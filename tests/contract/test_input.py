@@ -106,6 +106,7 @@ def refused(board: TaskBoard, attempt: Callable[[], object], kind: type[DibsErro
     assert (board.status(), len(list(board.changelog())), board.locks(), board.messages()) == before
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 @pytest.mark.parametrize("what", BAD_TEXT)
 @pytest.mark.parametrize("verb", TEXT_VERBS)
 def test_text_that_cannot_be_kept_is_refused(busy: TaskBoard, verb: str, what: str) -> None:
@@ -114,18 +115,21 @@ def test_text_that_cannot_be_kept_is_refused(busy: TaskBoard, verb: str, what: s
     refused(busy, lambda: TEXT_VERBS[verb](busy, BAD_TEXT[what]))
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 @pytest.mark.parametrize("what", [what for what in BAD_TEXT if what not in ("empty", "blank", "nothing")])
 @pytest.mark.parametrize("verb", OPTIONAL_TEXT_VERBS)
 def test_so_are_notes_and_results(busy: TaskBoard, verb: str, what: str) -> None:
     refused(busy, lambda: OPTIONAL_TEXT_VERBS[verb](busy, BAD_TEXT[what]))
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 @pytest.mark.parametrize("verb", ID_VERBS)
 def test_what_is_no_id_is_refused(busy: TaskBoard, verb: str) -> None:
     for bad in BAD_IDS:
         refused(busy, lambda bad=bad: ID_VERBS[verb](busy, bad), DibsError)  # type: ignore[misc]
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 @pytest.mark.parametrize("verb", NAME_VERBS)
 def test_what_is_no_name_is_refused(busy: TaskBoard, verb: str) -> None:
     for bad in BAD_NAMES:
@@ -203,6 +207,7 @@ def test_a_new_name_is_one_that_a_shell_reads_as_it_stands(board: TaskBoard, nam
     assert board.locks() == []
 
 
+@pytest.mark.needs("labels")
 @pytest.mark.parametrize("name", NAMES + OLD_NAMES)
 def test_any_name_that_is_on_the_board_is_kept_exactly(board: TaskBoard, name: str) -> None:
     if name in OLD_NAMES:
@@ -247,7 +252,14 @@ def test_fields_of_the_wrong_sort_are_refused(board: TaskBoard, fields: dict[str
     refused(board, lambda: board.add("x", **fields))
 
 
-@pytest.mark.parametrize("priority", [2**31 - 1, -(2**31) + 1, 0])
+@pytest.mark.parametrize(
+    "priority",
+    [
+        pytest.param(2**31 - 1, marks=pytest.mark.needs("priorities")),
+        pytest.param(-(2**31) + 1, marks=pytest.mark.needs("priorities")),
+        0,
+    ],
+)
 def test_the_greatest_priorities_work(board: TaskBoard, home: Home, priority: int) -> None:
     board.add("middle", id="m")
     board.add("x", priority=priority, id="x")
@@ -295,6 +307,7 @@ FORBIDDEN = re.compile(
 )
 
 
+@pytest.mark.needs("locks", "paths")
 @pytest.mark.parametrize("what", PROVOKED)
 def test_an_error_has_a_stable_code_says_what_and_never_advises_harm(
     busy: TaskBoard, clock: HandClock, what: str

@@ -7,9 +7,12 @@ import threading
 import pytest
 
 from dibs import Busy, NotFound, TaskBoard
+from dibs.errors import Invalid
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent
 from tests.contract.state import patterns
+
+pytestmark = pytest.mark.needs("locks")
 
 
 def test_a_lock_says_who_what_and_until_when(board: TaskBoard) -> None:

@@ -10,6 +10,8 @@ from dibs import BoardTask, TaskBoard, holds
 from dibs.paths import overlaps
 from tests.contract.people import ANN, BEN, take
 
+pytestmark = pytest.mark.needs("locks", "paths")
+
 
 class Work:
     """What one claim asks of its store and of the path rules."""

@@ -34,6 +34,7 @@ def let_time_pass(
     monkeypatch.setattr(board.store, "wait_change", wait_change)
 
 
+@pytest.mark.needs("locks", "paths")
 @pytest.mark.parametrize("verb", ["claim a named task", "claim any", "lock", "wait"])
 def test_whoever_waits_keeps_what_it_holds(
     board: TaskBoard, clock: HandClock, monkeypatch: pytest.MonkeyPatch, verb: str
@@ -64,6 +65,7 @@ def test_whoever_waits_keeps_what_it_holds(
     assert board.get("mine").status is TaskStatus.COMPLETED
 
 
+@pytest.mark.needs("locks")
 @pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1, -0.001, "5", None, True, [], 1e300], ids=repr)
 def test_a_time_to_wait_that_is_none_is_refused(board: TaskBoard, wait: Any) -> None:
     board.add("x", id="t1")
@@ -82,6 +84,7 @@ def test_a_time_to_wait_that_is_none_is_refused(board: TaskBoard, wait: Any) -> 
     assert snapshot(board) == before
 
 
+@pytest.mark.needs("locks")
 def test_a_wait_of_nothing_is_fine(board: TaskBoard) -> None:
     board.lock(["src/a.py"], BEN)
     assert board.claim(ANN, wait=0) is None
@@ -135,6 +138,7 @@ class TestWaiting:
         board.complete("a")
         assert finish() is True
 
+    @pytest.mark.needs("locks", "paths")
     def test_a_path_that_is_given_back_wakes_wait(
         self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
     ) -> None:

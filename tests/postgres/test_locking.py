@@ -22,6 +22,7 @@ from dibs.store import Collision
 from dibs.stores.postgres.round_trips import Connection
 from tests.postgres.server import Server
 from tests.processes.harness import PATIENCE, wait_until
+from tests.variants import variants
 
 T = TypeVar("T")
 ANN = Worker("ann", session="s1")
@@ -96,6 +97,7 @@ class Party:
 
 COMMIT = 1000
 """Instead of the number of a trip: the one that commits."""
+TRIPS = variants([1, 2, 3, 4, 5, COMMIT], quick=[1, 2, COMMIT])
 
 
 class Pause:
@@ -227,7 +229,7 @@ def test_who_locks_something_else_does_not_wait(parties: tuple[Party, Party], fi
     assert sorted(lock.pattern for lock in one.board.locks()) == sorted([first, second])
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_a_claim_and_a_lock_of_the_same_files_never_both_succeed(parties: tuple[Party, Party], trip: int) -> None:
     """The claim is held before each of its trips in turn."""
     one, two = parties
@@ -245,7 +247,7 @@ def test_a_claim_and_a_lock_of_the_same_files_never_both_succeed(parties: tuple[
 
 
 @pytest.mark.parametrize("length", [2, 3, 5])
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_of_two_edges_that_would_close_a_circle_one_is_refused(
     parties: tuple[Party, Party], length: int, trip: int
 ) -> None:
@@ -275,7 +277,7 @@ def unmet(board: TaskBoard, task_id: str) -> int:
 
 @pytest.mark.parametrize("way", ["quick", "long"])
 @pytest.mark.parametrize("verb", ["add", "depend"])
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_a_task_added_while_its_need_is_completed_is_not_left_waiting(
     parties: tuple[Party, Party], way: str, verb: str, trip: int
 ) -> None:
@@ -301,7 +303,7 @@ def test_a_task_added_while_its_need_is_completed_is_not_left_waiting(
 
 @pytest.mark.parametrize("way", ["quick", "long"])
 @pytest.mark.parametrize("verb", ["add", "depend"])
-@pytest.mark.parametrize("trip", [1, 2, 3, COMMIT])
+@pytest.mark.parametrize("trip", variants([1, 2, 3, COMMIT], quick=[1, COMMIT]))
 def test_a_need_that_is_completed_while_somebody_is_added_lets_it_go(
     parties: tuple[Party, Party], way: str, verb: str, trip: int
 ) -> None:
@@ -354,7 +356,7 @@ def test_a_completion_waits_for_an_edge_that_is_not_committed(parties: tuple[Par
 # -- the same thing twice
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_of_two_who_add_the_same_id_one_is_told(parties: tuple[Party, Party], trip: int) -> None:
     one, two = parties
     with held_before_trip(one, trip, lambda: one.board.add("first", id="t")) as first:
@@ -365,7 +367,7 @@ def test_of_two_who_add_the_same_id_one_is_told(parties: tuple[Party, Party], tr
     assert len(one.board.tasks()[0]) == 1
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_of_two_requests_with_one_key_both_get_the_same_answer(parties: tuple[Party, Party], trip: int) -> None:
     one, two = parties
     with held_before_trip(one, trip, lambda: one.board.add("x", request_key="k")) as first:
@@ -375,7 +377,7 @@ def test_of_two_requests_with_one_key_both_get_the_same_answer(parties: tuple[Pa
     assert len(one.board.tasks()[0]) == 1
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_of_two_claims_with_one_key_both_get_the_same_task(parties: tuple[Party, Party], trip: int) -> None:
     one, two = parties
     one.board.add_many([{"description": "x"}] * 3)
@@ -389,7 +391,7 @@ def test_of_two_claims_with_one_key_both_get_the_same_task(parties: tuple[Party,
     assert one.board.counts()["in_progress"] == 1  # type: ignore[index]
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_two_who_read_one_inbox_get_each_message_once(parties: tuple[Party, Party], trip: int) -> None:
     one, two = parties
     for number in range(6):

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dibs import DibsError, TaskBoard
+from dibs import BoardTask, DibsError, TaskBoard
 from dibs.errors import Busy, DependencyCycle, LeaseLost, NotClaimable
 from dibs.jsontext import dumps
 
@@ -145,6 +145,46 @@ def hold(url: str, name: str, folder: str, seed: str, rounds: str) -> None:
         time.sleep(rng.random() * 0.002)
         os.unlink(trace)
         board.unlock(None, name)
+    say(f"done {held} {refused}")
+
+
+def grab(url: str, name: str, seed: str, rounds: str) -> None:
+    """Lock paths, or claim a task that has some, and say from when to when they were surely held.
+
+    The times are those of the machine's steady clock, which all processes share: from after the call that took to
+    before the call that gave back.
+    """
+    board = TaskBoard.open(url, worker=name)
+    rng = random.Random(f"{seed} {name}")
+    at_barrier()
+    held = refused = 0
+    for _ in range(int(rounds)):
+        wanted = rng.sample(PATTERNS, rng.choice((1, 1, 2)))
+        shared = rng.random() < 0.3
+        task: BoardTask | None = None
+        try:
+            if rng.random() < 0.4:
+                task = board.claim(name)
+                if task is None:
+                    refused += 1
+                    continue
+                wanted, shared = list(task.paths), False
+            else:
+                board.lock(wanted, name, shared=shared, wait=rng.choice((0.0, 0.0, 0.05)))
+        except Busy:
+            refused += 1
+            continue
+        since = time.monotonic()
+        held += 1
+        time.sleep(rng.random() * 0.003)
+        until = time.monotonic()
+        if task is None:
+            board.unlock(None, name)
+        elif rng.random() < 0.5:
+            task.release()
+        else:
+            task.complete("done")
+        say(f"held {dumps([since, until, name, shared, wanted])}")
     say(f"done {held} {refused}")
 
 

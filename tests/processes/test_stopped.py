@@ -10,47 +10,67 @@ from pathlib import Path
 
 import pytest
 
-from dibs import TaskBoard
+from dibs import BoardTask, TaskBoard
 from dibs.errors import Busy
 from tests.cli.shell import Shell
-from tests.processes.harness import Actor, Crew, assert_whole, wait_until, waits_for_lock
+from tests.processes.harness import (
+    IN_A_FILE,
+    Actor,
+    Crew,
+    assert_whole,
+    on_postgres,
+    wait_until,
+    waits_for_lock,
+)
 
 
 def test_a_holder_that_slept_through_its_lease_cannot_complete(url: str, crew: Crew) -> None:
+    """Eight sleepers; each is replaced, and wakes to be refused."""
     with TaskBoard.open(url, worker="maker") as board:
-        task_id = board.add("slow work", paths=["src/a.py"])
-        sleeper = crew.start("carry", url, "sleeper", 0.4)
-        _, claimed, token = sleeper.expect("claimed").split()
-        assert claimed == task_id
-        sleeper.send(signal.SIGSTOP)
+        added = board.add_many([{"description": "slow work", "paths": [f"src/{n}.py"]} for n in range(8)])
+        starting = [crew.start("carry", url, f"sleeper-{n}", 1.0) for n in range(8)]
+        sleepers: dict[str, Actor] = {}
+        tokens: dict[str, int] = {}
+        for sleeper in starting:
+            _, task_id, token = sleeper.expect("claimed").split()
+            sleepers[task_id], tokens[task_id] = sleeper, int(token)
+            sleeper.send(signal.SIGSTOP)
+        assert sorted(sleepers) == sorted(added)
 
-        successor = board.claim("successor", wait=30)
-        assert successor is not None
-        assert (successor.id, successor.assigned_to) == (task_id, "successor")
-        assert successor.token is not None
-        assert successor.token > int(token)
-        locks, last = board.locks(), [event.seq for event in board.changelog()][-1]
-        assert [lock.holder.name for lock in locks] == ["successor"]
+        successors: dict[str, BoardTask] = {}
+        while len(successors) < 8:
+            task = board.claim("successor", wait=30)
+            assert task is not None
+            assert task.assigned_to == "successor"
+            assert (task.token or 0) > tokens[task.id]
+            successors[task.id] = task
+        locks, last = board.locks(), board.recent(1)[-1].seq
+        assert [lock.holder.name for lock in locks] == ["successor"] * 8
 
-        sleeper.tell()  # complete, as soon as you run again
-        sleeper.send(signal.SIGCONT)
-        answer = sleeper.expect("lost", "completed")
-        assert answer.startswith(f"lost you no longer hold task {task_id}"), answer
-        assert "successor took it" in answer
-        assert "nothing was changed" in answer
+        for sleeper in sleepers.values():
+            sleeper.tell()  # complete, as soon as you run again
+            sleeper.send(signal.SIGCONT)
+        for task_id, sleeper in sleepers.items():
+            answer = sleeper.expect("lost", "completed")
+            assert answer.startswith(f"lost you no longer hold task {task_id}"), answer
+            assert "successor took it" in answer
+            assert "nothing was changed" in answer
 
-        now = board.get(task_id)
-        assert (now.status, now.assigned_to, now.token) == ("in_progress", "successor", successor.token)
+        for task_id, task in successors.items():
+            now = board.get(task_id)
+            assert (now.status, now.assigned_to, now.token) == ("in_progress", "successor", task.token)
         assert board.locks() == locks
         assert [event.action for event in board.changelog(after=last)] == []
-        successor.complete("done")
+        for task in successors.values():
+            task.complete("done")
     assert_whole(url).close()
+    print("0 stale writes by 8 holders that were stopped past their leases and replaced")
 
 
 def test_a_holder_that_slept_through_its_lease_cannot_complete_although_nobody_took_over(url: str, crew: Crew) -> None:
     with TaskBoard.open(url, worker="maker") as board:
         task_id = board.add("slow work")
-        sleeper = crew.start("carry", url, "sleeper", 0.2)
+        sleeper = crew.start("carry", url, "sleeper", 0.5 if on_postgres(url) else 0.2)
         sleeper.expect("claimed")
         sleeper.send(signal.SIGSTOP)
         expires = board.get(task_id).lease_expires_at
@@ -64,6 +84,7 @@ def test_a_holder_that_slept_through_its_lease_cannot_complete_although_nobody_t
     assert_whole(url).close()
 
 
+@IN_A_FILE
 def test_writers_wait_for_a_process_that_was_stopped_inside_the_gate(url: str, crew: Crew) -> None:
     occupant = crew.start("occupy", url)
     occupant.expect("inside")
@@ -82,6 +103,7 @@ def test_writers_wait_for_a_process_that_was_stopped_inside_the_gate(url: str, c
         assert tx.marks("occupant") == {"occupant": 1}
 
 
+@IN_A_FILE
 def test_the_gate_opens_when_a_stopped_process_is_killed(url: str, crew: Crew) -> None:
     occupant = crew.start("occupy", url)
     occupant.expect("inside")
