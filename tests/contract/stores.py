@@ -196,6 +196,11 @@ class Integrated(TaskBoard):
 
     reviewed: ClassVar[set[str]] = set()
 
+    def add(self, description: str, *args: Any, **options: Any) -> str:
+        task_id = super().add(description, *args, **options)
+        self.reviewed.update([task_id] if options.get("review") else [])
+        return task_id
+
     def add_many(self, definitions: Sequence[Mapping[str, Any]], **options: Any) -> list[str]:
         ids = super().add_many(definitions, **options)
         self.reviewed.update(i for i, fields in zip(ids, definitions, strict=True) if fields.get("review"))

@@ -331,6 +331,7 @@ class TestReasons:
         assert board.wait(BEN, 0)
         assert take(board, BEN).id == "a"
 
+    @pytest.mark.needs("limits of attempts", "priorities", "reservations")
     def test_an_expired_claim_is_not_ready_for_those_who_could_not_have_it(
         self, board: TaskBoard, clock: HandClock
     ) -> None:
@@ -473,7 +474,7 @@ def test_whose_claims_are_whose_is_told_by_worker(board: TaskBoard, clock: HandC
 def test_reasons_are_in_one_order_on_every_store(board: TaskBoard) -> None:
     board.add("x", id="t", paths=["src", "docs", "a/b"])
     for path in ("src/z.py", "a", "docs/b", "src/a.py"):
-        board.lock([path], f"holder of {path}")
+        board.lock([path], f"holder-of-{path}")
     told = [reason.path for reason in board.reasons("t")]
     assert len(told) == 4
     assert told == sorted(told, key=str)

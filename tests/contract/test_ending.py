@@ -343,6 +343,7 @@ def test_release_agent_tasks_of_a_process_leaves_another_process_of_its_session_
     assert board.locks() == []
 
 
+@pytest.mark.needs("blockers")
 def test_releasing_a_claim_that_was_ended_by_a_blocker_changes_nothing_more(board: TaskBoard) -> None:
     board.add("x", id="t1")
     task = take(board)

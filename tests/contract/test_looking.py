@@ -151,6 +151,7 @@ class TestPages:
         found, total = full.tasks(statuses)
         assert ([task.id for task in found], total) == (ids, len(ids))
 
+    @pytest.mark.needs("cancelled tasks", "failed tasks", "labels", "parents", "priorities", "reviews")
     def test_words_and_no_limit_as_on_the_command_line(self, full: TaskBoard) -> None:
         assert [task.id for task in full.tasks(["done"])[0]] == ["done"]
         assert [task.id for task in full.tasks(["open"], limit=0)[0]] == ["work", "look", "high", "low", "wait"]

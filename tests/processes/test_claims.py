@@ -13,6 +13,7 @@ import pytest
 from dibs import Lock, TaskBoard
 from tests.processes.actors import files_under
 from tests.processes.harness import (
+    IN_A_FILE,
     PATIENCE,
     SLOW_ON_POSTGRES,
     Actor,
