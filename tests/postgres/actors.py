@@ -58,7 +58,7 @@ def board_of(server: Server, name: str = "main") -> Iterator[str]:
 
 
 def warm(board: TaskBoard) -> None:
-    """Until the short ways are prepared."""
+    """Until the fast path is prepared."""
     board.add_many([{"description": "to warm up"} for _ in range(40)])
     while (task := board.claim("w")) is not None:
         task.complete()
@@ -254,14 +254,14 @@ def read_inbox(url: str, name: str, end: str) -> None:
     who = reader_called(name)
     say("reading")
     while True:
-        mark = board._store.mark_change()
+        mark = board.store.mark_change()
         given = board.inbox(who, limit=7)
         for message in given:
             say(f"got {message.seq} {message.content}")
         if any(message.content == end for message in given):
             return
         if len(given) < 7:  # else there are more
-            board._store.wait_change(mark, 0.2)
+            board.store.wait_change(mark, 0.2)
 
 
 # -- what a board must look like

@@ -44,7 +44,7 @@ class Desk:
     def late(self) -> None:
         """It is time to look for the dead, however slow the last look was."""
         self.clock.advance(2)
-        self.board._reaped = float("-inf")
+        self.board.core.reaper._reaped = float("-inf")
 
     def trips(self, verb: Callable[[], object]) -> int:
         self.proxy.watch()

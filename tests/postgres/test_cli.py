@@ -353,7 +353,18 @@ def test_a_board_of_an_older_dibs_is_brought_up_to_date_by_init_and_keeps_its_ta
     database = url.rpartition("/")[2]
     with TaskBoard.open(url, create=True, worker="maker") as board:
         board.add("kept", id="kept")
-    server.execute("DELETE FROM dibs.version WHERE number > 1; DROP INDEX dibs.task_ready_any", database)
+    server.execute(
+        """
+        DELETE FROM dibs.version WHERE number > 1;
+        DROP INDEX dibs.task_ready_any;
+        ALTER INDEX dibs.ready_watermark_pkey RENAME TO front_pkey;
+        ALTER TABLE dibs.ready_watermark RENAME TO front;
+        ALTER TABLE dibs.front RENAME COLUMN queue TO lane;
+        ALTER TABLE dibs.front RENAME COLUMN floor TO low;
+        ALTER TABLE dibs.task RENAME COLUMN claim_mark TO stamp;
+        """,
+        database,
+    )
     with pytest.raises(BoardUnusable, match="was made by an older dibs") as refused:
         TaskBoard.open(url)
     assert "dibs init --board" in (refused.value.hint or "")

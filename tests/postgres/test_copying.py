@@ -234,7 +234,7 @@ def test_a_copy_outlasts_pauses_that_end_a_transaction_which_writes(
 ) -> None:
     lived_in(place, new_seed(), 20)
     url = f"sqlite:{tmp_path}/board.db" if target == "sqlite" else f"{place}?board=target"
-    monkeypatch.setattr("dibs.stores.postgres.trips.QUIET", "100ms")
+    monkeypatch.setattr("dibs.stores.postgres.tx.QUIET", "100ms")
 
     def pause(what: str, done: int, total: int) -> None:
         if what.startswith("checking"):
@@ -331,8 +331,8 @@ def test_an_export_that_is_no_good_leaves_no_board_behind(shell: Shell, place: s
 
 
 def test_a_store_that_streams_reads_rows_as_they_come(place: str, large: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `filling` promises: never all tasks or all events at once."""
-    from dibs.stores.postgres import filling
+    """What `bulk_load` promises: never all tasks or all events at once."""
+    from dibs.stores.postgres import bulk_load
     from dibs.stores.postgres.store import PostgresStore
     from dibs.stores.postgres.tx import PostgresTx
 
@@ -351,7 +351,7 @@ def test_a_store_that_streams_reads_rows_as_they_come(place: str, large: str, mo
         assert not isinstance(tasks, list)
         assert not isinstance(events, list)
         self.changed = True
-        filling.fill(self._link, self._store, Watched(tasks), locks, messages, Watched(events), marks, requests)
+        bulk_load.load(self._connection, self._store, Watched(tasks), locks, messages, Watched(events), marks, requests)
 
     monkeypatch.setattr(PostgresTx, "restore", restore)
     monkeypatch.setattr(PostgresStore, "streams", True, raising=False)

@@ -1,5 +1,5 @@
-"""The short ways of `dibs.stores.postgres.fast_path` do what the rules do: the same calls on two boards, of which one has
-only the long way, leave the same rows in every table."""
+"""The fast path of `dibs.stores.postgres.fast_path` does what the rules do: the same calls on two boards, of which one
+has only the long way, leave the same rows in every table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,21 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg.rows import dict_row
 
-from dibs import BoardTask, TaskBoard, Worker
+from dibs import TaskBoard, Worker
 from dibs.errors import DibsError
 from dibs.stores.postgres.connections import MOST
 from dibs.stores.postgres.failures import is_lost
-from dibs.stores.postgres.fast_path import CLAIM, CLAIM_MANY, COMPLETE
-from dibs.stores.postgres.prepared import Prepared
+from dibs.stores.postgres.fast_path import CLAIM, COMPLETE
 from dibs.stores.postgres.round_trips import Connection
 from dibs.worker import boot, host, process_start
 from tests.clocks import HandClock
 from tests.contract.test_differential import Call, call, plain
 from tests.postgres.server import Server, server_for_test
 from tests.searching import examples
-
-if TYPE_CHECKING:
-    from dibs.store import Quick
 
 ODD = 'Zoë "the\\fox" \' $1 %s {0} 🦊'
 RESULTS = [
@@ -59,57 +55,36 @@ WORKERS = [
 ]
 
 
-class Counted:
-    """A store's short ways, and how often they were enough."""
-
-    def __init__(self, quick: Quick) -> None:
-        self._quick = quick
-        self.taken = {"claim": 0, "complete": 0}
-
-    @property
-    def now(self) -> float:
-        return self._quick.now
-
-    def claim(self, *args: Any) -> list[BoardTask] | None:
-        found = self._quick.claim(*args)
-        self.taken["claim"] += bool(found)
-        return found
-
-    def complete(self, *args: Any) -> BoardTask | None:
-        done = self._quick.complete(*args)
-        self.taken["complete"] += done is not None
-        return done
-
-
-def learn(board: TaskBoard) -> None:
-    """Its connection is taken for one that has been used often: the short ways are prepared from now on."""
-    store: Any = board.store
-    for link in store.connections._idle:
-        link._alone = dict.fromkeys((CLAIM, CLAIM_MANY, COMPLETE), 1000)
-
-
 class Side:
-    """A board, used by two processes (as far as the board can tell), with or without the short ways."""
+    """A board, used by two processes (as far as the board can tell), with or without the fast path."""
 
-    def __init__(self, server: Server, quick: bool) -> None:
+    def __init__(self, server: Server, fast: bool) -> None:
         url = server.url(board=f"q{uuid.uuid4().hex}")
         self.clock = HandClock()
         self.boards = [TaskBoard.open(url, create=True, clock=self.clock, worker=WORKERS[0])]
         self.boards.append(TaskBoard.open(url, clock=self.clock))
-        learn(self.boards[1])
-        self.counted: list[Counted] = []
+        self.counts = {"claim": 0, "complete": 0}
         for board in self.boards:
-            assert board.store.quick is not None
-            self.counted.append(Counted(board.store.quick))
-            board.store.quick = self.counted[-1] if quick else None
+            store: Any = board.store
+            store.try_claim = self._counted("claim", store.try_claim if fast else lambda *about: None)
+            store.try_complete = self._counted("complete", store.try_complete if fast else lambda *about: None)
         self.number = board_number(self.boards[0])
         self.events: list[int] = []
         self.places: dict[int, int] = {}
         self.connection = psycopg.connect(server.url(), autocommit=True, row_factory=dict_row)
         self.look()
 
+    def _counted(self, verb: str, short: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*about: Any) -> Any:
+            found = short(*about)
+            self.counts[verb] += bool(found)
+            return found
+
+        return counted
+
     def taken(self, verb: str) -> int:
-        return sum(counted.taken[verb] for counted in self.counted)
+        """How often the fast path was enough."""
+        return self.counts[verb]
 
     def rows(self, table: str, order: str) -> list[dict[str, Any]]:
         asked = f"SELECT * FROM dibs.{table} WHERE board = {self.number} ORDER BY {order}"
@@ -123,12 +98,12 @@ class Side:
         self.events = [row["seq"] for row in events]
         self.places = {seq: place for place, seq in enumerate(self.events, 1)}
         at = {row["seq"]: place for place, row in enumerate(tasks, 1)}
-        self.check_fronts(tasks)
+        self.check_watermarks(tasks)
         for row in events:
             row["seq"], row["previous"] = self.places[row["seq"]], self.places.get(row["previous"])
             row["data"] = plain(json.loads(row["data"] or "null"), self.places)
         for row in tasks:
-            del row["stamp"]  # random, and only for whoever lost the answer
+            del row["claim_mark"]  # random, and only for whoever lost the answer
             row["seq"] = at[row["seq"]]
             row["token"], row["last_event"] = self.places.get(row["token"]), self.places[row["last_event"]]
             row["holder"] = json.loads(row["holder"] or "null")
@@ -138,12 +113,12 @@ class Side:
             row["token"], row["holder"] = self.places[row["token"]], json.loads(row["holder"])
         return {"events": events, "tasks": tasks, "edges": edges, "locks": locks}
 
-    def check_fronts(self, tasks: Sequence[dict[str, Any]]) -> None:
-        fronts = {(row["lane"], row["rank"]): row["low"] for row in self.rows("front", "lane, rank")}
+    def check_watermarks(self, tasks: Sequence[dict[str, Any]]) -> None:
+        floors = {(row["queue"], row["rank"]): row["floor"] for row in self.rows("ready_watermark", "queue, rank")}
         for task in tasks:
             if task["status"] == "pending" and not task["unmet"] and not task["open_blockers"]:
-                lane = "human" if task["reserved"] == "human" else "open"
-                assert fronts[lane, task["rank"]] <= task["seq"], f"{task['id']} lies below its front"
+                queue = "human" if task["reserved"] == "human" else "open"
+                assert floors[queue, task["rank"]] <= task["seq"], f"{task['id']} lies below its watermark"
 
     def ask(self, via: int, verb: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """The answer, or the error, in comparable form."""
@@ -153,14 +128,13 @@ class Side:
             place = options["token"]
             number = self.events[place - 1] if place <= len(self.events) else 10**9 + place
             options = {**options, "token": number}
+        # The fast path looks for the dead after it has claimed, the long way before; and a slow machine seldom does.
+        for board in self.boards:
+            board.core.reaper._reaped = self.clock.wall()
         try:
             return getattr(self.boards[via], verb)(*args, **options)
         except DibsError as error:
             return error.code, error.message, error.hint, error.fields
-        finally:
-            # A slow machine looks for the dead less often; the two sides must not differ in that.
-            for board in self.boards:
-                board._reaped = min(board._reaped, self.clock.wall())
 
     def plain(self, answer: Any) -> Any:
         return plain(answer, self.places)
@@ -179,16 +153,16 @@ def board_number(board: TaskBoard) -> int:
 
 @contextmanager
 def two_sides(server: Server) -> Iterator[tuple[Side, Side]]:
-    """One that takes the short ways where it can, and one that never does."""
-    quick = Side(server, True)
+    """One that takes the fast path where it can, and one that never does."""
+    fast = Side(server, True)
     try:
         long = Side(server, False)
         try:
-            yield quick, long
+            yield fast, long
         finally:
             long.close()
     finally:
-        quick.close()
+        fast.close()
 
 
 def same(sides: Sequence[Side], via: int, verb: str, args: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
@@ -197,9 +171,9 @@ def same(sides: Sequence[Side], via: int, verb: str, args: tuple[Any, ...], opti
     if verb == "advance":
         return None
     said = f"after {verb}{args}{options} through board {via}"
-    quick, long = (side.look() for side in sides)
-    for table in quick:
-        assert quick[table] == long[table], f"{table} {said}"
+    fast, long = (side.look() for side in sides)
+    for table in fast:
+        assert fast[table] == long[table], f"{table} {said}"
     first, second = (side.plain(answer) for side, answer in zip(sides, answers, strict=True))
     assert first == second, said
     return answers[0]
@@ -282,8 +256,7 @@ def warm(side: Side, who: Worker) -> None:
     board.add("to warm up", id="warm")
     assert board.claim(who, "warm") is not None
     board.complete("warm", worker=who)
-    for counted in side.counted:
-        counted.taken.update(claim=0, complete=0)
+    side.counts.update(claim=0, complete=0)
 
 
 ANN = WORKERS[0]
@@ -354,12 +327,12 @@ CLAIMS: dict[str, tuple[Prepare, Worker, dict[str, Any], bool]] = {
     ),
     "by name": (lambda b, c: b.add("x", id="t"), ANN, {"task_id": "t"}, False),
     "with a request key": (lambda b, c: b.add("x", id="t"), ANN, {"request_key": "k"}, False),
-    "for the first time": (lambda b, c: b.add("x", id="t"), Worker("new"), {}, False),
+    "for the first time": (lambda b, c: b.add("x", id="t"), Worker("new"), {}, True),
     "after a second, when the dead are looked for": (
         lambda b, c: [b.add("x", id="t"), later(c, 1.0)],
         ANN,
         {},
-        False,
+        True,
     ),
     "more than there are, while a dead process holds one": (
         lambda b, c: [b.add("x", id="t"), b.claim(DEAD, lease=500), b.add("y", id="u")],
@@ -410,7 +383,7 @@ COMPLETIONS: dict[str, tuple[Callable[[TaskBoard, HandClock], object], dict[str,
     "by another session of the name, with the token": (
         lambda b, c: claimed(b),
         {"worker": WORKERS[1], "tokened": 1},
-        False,
+        True,
     ),
     "by another session of the name, without": (lambda b, c: claimed(b), {"worker": WORKERS[1]}, False),
     "by somebody else, with the token": (lambda b, c: claimed(b), {"worker": WORKERS[3], "tokened": 1}, False),
@@ -430,7 +403,7 @@ COMPLETIONS: dict[str, tuple[Callable[[TaskBoard, HandClock], object], dict[str,
     "when a renewal is due": (
         lambda b, c: [b.add("z", id="other"), b.claim(ANN, "other", lease=100), claimed(b), later(c, 30)],
         {"tokened": 1},
-        False,
+        True,
     ),
     "what is completed": (lambda b, c: [claimed(b), b.complete("t", "done")], {"tokened": 1}, False),
     "what was given back": (lambda b, c: [claimed(b), b.release("t")], {"tokened": 1}, False),
@@ -498,62 +471,67 @@ def test_what_a_process_held_that_has_died_is_free_for_the_claim_that_finds_out(
 # -- statements that are prepared
 
 
+def prepared(connection: Connection) -> list[str]:
+    return [row[0] for row in connection.raw.execute("SELECT statement FROM pg_prepared_statements").fetchall()]
+
+
 def test_what_is_run_often_is_prepared_once_by_each_connection(server: Server) -> None:
-    with TaskBoard.open(server.url(board=f"q{uuid.uuid4().hex}"), create=True, worker="ann") as board:
-        board.add_many([{"description": f"task {n}"} for n in range(100)])
-        for _ in range(20):
-            task = board.claim("ann")
-            assert task is not None
-            task.complete("done")
-        store: Any = board.store
-        (link,) = store.connections._idle
-        names = {name for (name,) in link.raw.execute("SELECT name FROM pg_prepared_statements").fetchall()}
-        assert sorted(name.rpartition("_")[2] for name in names if name.startswith("dibs_")) == ["1", "2"]
+    with learned(server) as (board, connection):
+        assert {CLAIM, COMPLETE} <= set(prepared(connection))
+        before = len(prepared(connection))
+        for _ in range(5):
+            work(board)
+        assert len(prepared(connection)) == before
 
 
-def test_prepared_statements_hand_on_values_and_errors_as_they_are(server: Server) -> None:
-    with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute("PREPARE p AS SELECT $1::text, $2::bigint, $3::float8, $4::text")
-        prepared = Prepared(connection, "p")
-        for text in (*(result for result in RESULTS if result is not None), ODD):
-            assert prepared.run([text, 2**62, 0.1 + 0.2, None]) == [(text, 2**62, 0.1 + 0.2, None)]
-        with pytest.raises(psycopg.DataError):  # which the driver would read up to there
-            prepared.run(["cut\0off", 1, 1.0, None])
-        with pytest.raises(psycopg.errors.InvalidTextRepresentation):
-            prepared.run(["x", "no number", 1.0, None])
-        assert prepared.run(["still there", 1, 1e300, None]) == [("still there", 1, 1e300, None)]
-        connection.execute("DEALLOCATE p")
+def test_statements_hand_on_values_and_errors_as_they_are_prepared_or_not(server: Server) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as raw:
+        connection = Connection(raw)
+        sql = "SELECT $1::text, $2::bigint, $3::float8, $4::text, $5::text[]"
+        texts = [*(result for result in RESULTS if result is not None), ODD]
+        for text in texts:
+            values = (text, 2**62, 0.1 + 0.2, None, [text, None, "", "NULL"])
+            assert connection.trip([(sql, values)]) == [[(*values,)]]
+        assert sql in prepared(connection)
+        with pytest.raises(psycopg.DataError):  # which the server would read up to there
+            connection.trip([(sql, ("cut\0off", 1, 1.0, None, []))])
+        assert connection.trip([("SELECT $1::text", ("still there",))]) == [[("still there",)]]
+
+
+def test_a_statement_that_fails_ends_its_trip_and_not_the_connection(server: Server) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as raw:
+        connection = Connection(raw)
+        for _ in range(5):
+            with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+                connection.trip([("SELECT $1::bigint", ("no number",)), ("SELECT 1", ())])
+            assert connection.trip([("SELECT $1::bigint", (7,)), ("SELECT 1 WHERE false", ())]) == [[(7,)], []]
+        connection.raw.execute("DEALLOCATE ALL")
         with pytest.raises(psycopg.errors.InvalidSqlStatementName):
-            prepared.run(["x", 1, 1.0, None])
-        connection.execute("PREPARE n AS SELECT 1 WHERE false")
-        none = Prepared(connection, "n")
-        assert none.run([]) == []
-        assert none.run([]) == []
+            connection.trip([("SELECT $1::bigint", (7,))])
 
 
 def test_a_prepared_statement_of_a_lost_connection_fails_as_a_lost_connection(server: Server) -> None:
-    with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute("PREPARE p AS SELECT 1")
-        prepared = Prepared(connection, "p")
-        server.execute(f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+    with psycopg.connect(server.url(), autocommit=True) as raw:
+        connection = Connection(raw)
+        for _ in range(4):
+            connection.trip([("SELECT 1", ())])
+        server.execute(f"SELECT pg_terminate_backend({connection.pid})")
         for _ in range(2):
-            with pytest.raises(psycopg.OperationalError) as caught:
-                prepared.run([])
-            assert is_lost(caught.value) or connection.closed
+            with pytest.raises(psycopg.Error) as caught:
+                connection.trip([("SELECT 1", ())])
+            assert is_lost(caught.value) or raw.closed
 
 
 @contextmanager
-def learned(server: Server) -> Iterator[tuple[TaskBoard, Any]]:
+def learned(server: Server) -> Iterator[tuple[TaskBoard, Connection]]:
     """A board with tasks, and its only connection, which has its statements prepared."""
     with TaskBoard.open(server.url(board=f"q{uuid.uuid4().hex}"), create=True, worker="ann") as board:
         board.add_many([{"description": f"task {n}"} for n in range(50)])
-        learn(board)
-        for _ in range(2):  # the first claim of a process takes the long way: it looks who is dead
+        for _ in range(4):
             work(board)
         store: Any = board.store
-        (link,) = store.connections._idle
-        assert len(link._prepared) == 2
-        yield board, link
+        (connection,) = store.connections._idle
+        yield board, connection
 
 
 def work(board: TaskBoard) -> None:
@@ -562,47 +540,28 @@ def work(board: TaskBoard) -> None:
     task.complete("done")
 
 
-def assert_goes_on(board: TaskBoard, link: Any) -> None:
-    """On the same connection, with statements prepared."""
-    for _ in range(3):
-        work(board)
-    store: Any = board.store
-    assert store.connections._idle == [link]
-    assert store.connections.prepares
-    assert len(link._prepared) == 2
-
-
 @pytest.mark.parametrize("how", ["DEALLOCATE ALL", "DISCARD ALL"])
-def test_statements_that_the_server_has_forgotten_are_prepared_again(server: Server, how: str) -> None:
-    with learned(server) as (board, link):
-        link.raw.execute(how.encode())
-        assert_goes_on(board, link)
-        assert board.completed_count == 5
+def test_where_the_server_has_forgotten_statements_nothing_is_prepared_any_more(server: Server, how: str) -> None:
+    with learned(server) as (board, connection):
+        connection.raw.execute(how.encode())
+        for _ in range(5):
+            work(board)
+        assert board.completed_count == 9
+        store: Any = board.store
+        assert not store.connections.prepares
+        assert [prepared(each) for each in store.connections._idle] == [[]]
 
 
-def test_a_transaction_that_failed_costs_one_preparation(server: Server) -> None:
-    with learned(server) as (board, link):
+def test_a_transaction_that_failed_costs_neither_connection_nor_preparation(server: Server) -> None:
+    with learned(server) as (board, connection):
+        before = prepared(connection)
         with pytest.raises(psycopg.errors.DivisionByZero):
-            link.trip([("BEGIN", ()), ("SELECT 1 / 0", ())])
-        link.roll_back()  # after which the driver has the server forget everything
-        assert_goes_on(board, link)
-
-
-def test_a_refusal_that_the_driver_stumbles_over_is_a_lost_connection(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seen under `default_transaction_isolation=serializable`, once in some hundred completions."""
-    with learned(server) as (board, link):
-
-        def stumbling() -> NoReturn:
-            raise IndexError("pop from an empty deque")
-
-        monkeypatch.setattr(link.connection, "pipeline", stumbling)
-        with pytest.raises(psycopg.OperationalError) as caught:
-            link.trip([("SELECT 1", ()), ("SELECT 2", ())])
-        assert is_lost(caught.value)
-        assert link.raw.closed
+            connection.trip([("BEGIN", ()), ("SELECT 1 / 0", ())])
+        connection.roll_back()
         work(board)
+        store: Any = board.store
+        assert store.connections._idle == [connection]
+        assert prepared(connection) == before
 
 
 def test_a_claim_that_takes_nothing_wakes_nobody(server: Server) -> None:
@@ -610,9 +569,9 @@ def test_a_claim_that_takes_nothing_wakes_nobody(server: Server) -> None:
         board.claim("ann", n=50)
         store: Any = board.store
         ear.execute(f"LISTEN dibs_{store.board}".encode())
-        store._waking._wrote = float("-inf")
+        store._notifier._wrote = float("-inf")
         for n in (None, 2, 30):
-            store.quick._misses = 0
+            store._fast_path._misses = 0
             assert not board.claim("ann") if n is None else not board.claim("ann", n=n)
         assert list(ear.notifies(timeout=0.3)) == []
         board.add("something")
@@ -634,11 +593,11 @@ def test_a_connection_that_ends_as_soon_as_it_is_made_is_tried_again(
 ) -> None:
     ended: list[int] = []
 
-    def made(connection: psycopg.Connection[Any]) -> Connection:
+    def made(connection: psycopg.Connection[Any], prepares: bool) -> Connection:
         if not ended:
             ended.append(connection.info.backend_pid)
             server.execute(f"SELECT pg_terminate_backend({ended[0]})")
-        return Connection(connection)
+        return Connection(connection, prepares)
 
     with TaskBoard.open(server.url(board=f"q{uuid.uuid4().hex}"), create=True, worker="ann") as board:
         store: Any = board.store

@@ -16,8 +16,8 @@ from dibs.cli.audit import disagreements
 from dibs.errors import Busy, LeaseLost
 from dibs.replay import replay
 from dibs.stores.postgres import statements as q
-from dibs.stores.postgres.links import Link
-from dibs.stores.postgres.trips import Trips
+from dibs.stores.postgres.round_trips import Connection
+from dibs.stores.postgres.tx import PostgresTx
 from tests.contract.state import differences
 from tests.postgres.server import Server
 
@@ -75,11 +75,10 @@ class Later:
 
 
 @pytest.mark.parametrize("how", ["passed over", "own lock"])
-@pytest.mark.parametrize("held_up", ["before its last trip", "in its last trip"])
 def test_a_task_with_very_many_files_keeps_others_from_the_files_it_gets(
-    server: Server, opened: Callable[..., TaskBoard], monkeypatch: pytest.MonkeyPatch, how: str, held_up: str
+    opened: Callable[..., TaskBoard], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """The claim is held up before it holds its files, and then comes too late; or when it does, and is waited for."""
+    """It is held up with them in its hands, and is waited for."""
     a, b, c = opened(ANN), opened(BEN), opened(CARL)
     a.add("big", id="A", paths=[f"big/f{i}" for i in range(250)])
     target = "big/f7"
@@ -90,35 +89,24 @@ def test_a_task_with_very_many_files_keeps_others_from_the_files_it_gets(
     else:
         b.lock(["big/f0"], BEN)
     arrived, go = threading.Event(), threading.Event()
-    commit = Trips.commit
+    commit = PostgresTx.commit
 
-    def stands(self: Trips) -> None:
+    def stands(self: PostgresTx) -> None:
         if not arrived.is_set():
             arrived.set()
             go.wait(20)
         commit(self)
 
-    with raw(server) as other:
-        if held_up == "in its last trip":
-            other.execute("LOCK TABLE dibs.event IN EXCLUSIVE MODE")
-            claim = Later(lambda: b.claim(BEN))
-            time.sleep(0.5)  # until it waits to write its event
-        else:
-            monkeypatch.setattr(Trips, "commit", stands)
-            claim = Later(lambda: b.claim(BEN))
-            assert arrived.wait(20)
-        lock = Later(lambda: c.lock([target], CARL))
-        time.sleep(0.3)
-        assert lock.is_running == (held_up == "in its last trip")
-        go.set()
-        other.rollback()
+    monkeypatch.setattr(PostgresTx, "commit", stands)
+    claim = Later(lambda: b.claim(BEN))
+    assert arrived.wait(20)
+    lock = Later(lambda: c.lock([target], CARL))
+    time.sleep(0.3)
+    assert lock.is_running
+    go.set()
     got, locked = claim.join(), lock.join()
-    if held_up == "in its last trip":
-        assert got.id == ("B" if how == "passed over" else "A")
-        assert isinstance(locked, Busy)
-    else:
-        assert got is None
-        assert [x.pattern for x in locked] == [target]
+    assert got.id == ("B" if how == "passed over" else "A")
+    assert isinstance(locked, Busy)
 
 
 @pytest.mark.parametrize("how", ["renew", "keep"])
@@ -157,18 +145,18 @@ def test_a_completion_that_runs_again_is_still_fenced(
     a, b = opened(), opened()
     a.add("x", id="T", review=True)
     assert a.claim(ANN, "T", lease=1.0) is not None
-    commit = Trips.commit
+    commit = PostgresTx.commit
     done: list[int] = []
 
-    def cut(self: Trips) -> None:
+    def cut(self: PostgresTx) -> None:
         if not done:
             done.append(1)
-            server.execute(f"SELECT pg_terminate_backend({self._link.pid})")
+            server.execute(f"SELECT pg_terminate_backend({self._connection.pid})")
             time.sleep(1.2)
             assert b.claim(BEN, "T") is not None
         commit(self)
 
-    monkeypatch.setattr(Trips, "commit", cut)
+    monkeypatch.setattr(PostgresTx, "commit", cut)
     with pytest.raises(LeaseLost):
         a.complete("T", "ann's late result")
     assert b.get("T").assigned_to == "ben"
@@ -204,15 +192,15 @@ def test_nothing_is_said_only_when_nobody_is_at_a_task_that_is_ready(
         assert claim.join().id == "B"
 
 
-def test_a_claim_that_is_made_is_answered_whatever_becomes_of_the_fronts(
+def test_a_claim_that_is_made_is_answered_whatever_becomes_of_the_watermark(
     opened: Callable[..., TaskBoard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board = opened(ANN)
     board.add_many([{"description": "t"}] * 450)
     for _ in range(3):
         board.claim(ANN, n=140)
-    links = board.store.links  # type: ignore[attr-defined]
-    monkeypatch.setattr(links, "take_idle", lambda: None)
+    connections = board.store.connections  # type: ignore[attr-defined]
+    monkeypatch.setattr(connections, "take_idle", lambda: None)
     assert board.claim(ANN) is not None
 
 
@@ -222,21 +210,18 @@ def test_releasing_a_worker_does_not_take_the_locks_of_what_it_has_just_claimed(
     """The tasks and the locks of a name are read by two statements; a claim may be committed between them."""
     with TaskBoard.open(url, worker="cleaner") as cleaner, TaskBoard.open(url) as other:
         other.add("edit", id="T", paths=["src/a.py"])
-        whole = Link.trip
+        whole = Connection.trip
 
-        def split(link: Link, statements: Any) -> Any:
-            at = next((n for n, (sql, _) in enumerate(statements) if sql == q.LOCKS_BY), None)
-            if not at or monkeypatched:
-                return whole(link, statements)
-            monkeypatched.append(True)
-            first = whole(link, statements[:at])
-            assert other.claim(Worker("agent", session="two"), "T") is not None
-            return first + whole(link, statements[at:])
+        def split(connection: Connection, statements: Any) -> Any:
+            if not claimed and any(sql == q.LOCKS_BY for sql, _ in statements):
+                claimed.append(True)
+                assert other.claim(Worker("agent", session="two"), "T") is not None
+            return whole(connection, statements)
 
-        monkeypatched: list[bool] = []
-        monkeypatch.setattr(Link, "trip", split)
+        claimed: list[bool] = []
+        monkeypatch.setattr(Connection, "trip", split)
         assert cleaner.release_agent_tasks("agent") == []
-        assert monkeypatched
+        assert claimed
         assert [lock.pattern for lock in other.locks()] == ["src/a.py"]
         with pytest.raises(Busy):
             other.lock(["src/a.py"], "thief")
@@ -261,11 +246,11 @@ def test_one_request_key_at_the_same_time_has_one_answer(
 ) -> None:
     with TaskBoard.open(url) as one, TaskBoard.open(url) as two:
         one.add("edit", id="T")
-        commit = Link.commit
+        commit = Connection.commit
 
-        def late(link: Link, *rest: Any) -> Any:
+        def late(connection: Connection, *rest: Any) -> Any:
             time.sleep(0.5)
-            return commit(link, *rest)
+            return commit(connection, *rest)
 
         answers: dict[str, Any] = {}
         worker = Worker("r")
@@ -274,7 +259,7 @@ def test_one_request_key_at_the_same_time_has_one_answer(
             task = board.claim(worker, task_id, request_key="k")
             answers[name] = None if task is None else (task.id, task.token)
 
-        monkeypatch.setattr(Link, "commit", late)
+        monkeypatch.setattr(Connection, "commit", late)
         threads = [threading.Thread(target=ask, args=args) for args in (("one", one), ("two", two))]
         threads[0].start()
         time.sleep(0.2)

@@ -1,7 +1,7 @@
 """Transactions that meet: whatever two of them decide, they could have decided it one after the other.
 
-Each test stops one transaction in its middle by hand, starts the other in a thread, sees in the server's own tables
-whether it waits, and lets the first go on. Nothing here depends on luck or on how long anything takes.
+Each test stops one transaction in its middle by hand, starts the other in a thread, sees whether it is kept off, and
+lets the first go on. Nothing here depends on luck or on how long anything takes.
 """
 
 from __future__ import annotations
@@ -73,11 +73,22 @@ class Party:
         self.board = TaskBoard.open(server.url(board=board, application_name=self.name), create=True, worker=self.name)
         self.pause = Pause()
         self._begun: list[Begun[Any]] = []
+        self._was_sent_back = False
+        store: Any = self.board.store
+        fail = store.fail
+
+        def noted(*about: Any) -> None:
+            self._was_sent_back = True
+            fail(*about)
+
+        store.fail = noted
 
     def waits(self) -> bool:
-        return bool(self._watch.execute(WAITING, [self.name]).fetchall()[0][0])
+        """For the other: in the server, or by coming again and again (`dibs.store.Collision`)."""
+        return self._was_sent_back or bool(self._watch.execute(WAITING, [self.name]).fetchall()[0][0])
 
     def begin(self, call: Callable[[], T]) -> Begun[T]:
+        self._was_sent_back = False
         begun = Begun(call)
         self._begun.append(begun)
         return begun
@@ -204,7 +215,7 @@ def test_of_two_who_are_about_to_lock_the_same_one_waits_and_is_refused(
 def grant(board: TaskBoard, tx: Any, pattern: str) -> None:
     from dibs import holds
 
-    granted, event = holds.take([pattern], False, [], ANN, tx.next_token(), tx.now, 600.0, None)
+    granted, event = holds.take([pattern], False, [], ANN, tx.draw(1)[0], tx.now, 600.0, None)
     tx.save_locks(granted)
     tx.append([event])
 
@@ -220,13 +231,32 @@ def test_if_the_first_gives_up_the_second_gets_it(parties: tuple[Party, Party], 
 
 
 @pytest.mark.parametrize(("first", "second"), APART)
-def test_who_locks_something_else_does_not_wait(parties: tuple[Party, Party], first: str, second: str) -> None:
+def test_who_locks_something_else_comes_after_the_first_and_gets_it(
+    parties: tuple[Party, Party], first: str, second: str
+) -> None:
     one, two = parties
     with one.board.store.write() as tx:
         tx.locks([first])
+        begun = two.begin(lambda: two.board.lock([second], BEN))
+        two.until_it_waits(begun)
         grant(one.board, tx, first)
-        assert [lock.pattern for lock in two.begin(lambda: two.board.lock([second], BEN)).answer()] == [second]
+    assert [lock.pattern for lock in begun.answer()] == [second]
     assert sorted(lock.pattern for lock in one.board.locks()) == sorted([first, second])
+
+
+def test_work_without_files_does_not_wait_for_who_locks_some(parties: tuple[Party, Party]) -> None:
+    one, two = parties
+    task = claimed(two.board)
+    with one.board.store.write() as tx:
+        tx.locks(["**"])
+        two.begin(lambda: task.complete("done")).answer()
+        two.begin(lambda: two.board.add("y", ["t"], id="u", paths=["src"])).answer()
+        two.begin(lambda: two.board.add("z", id="v", priority=5)).answer()
+        assert two.begin(lambda: two.board.claim(BEN)).answer().id == "v"  # type: ignore[union-attr]
+        two.begin(lambda: two.board.release("v", worker=BEN)).answer()
+        two.begin(lambda: two.board.tell("hello", worker=BEN)).answer()
+        grant(one.board, tx, "**")
+    assert [lock.pattern for lock in one.board.locks()] == ["**"]
 
 
 @pytest.mark.parametrize("trip", TRIPS)
@@ -275,7 +305,7 @@ def unmet(board: TaskBoard, task_id: str) -> int:
     return task.unmet
 
 
-@pytest.mark.parametrize("way", ["quick", "long"])
+@pytest.mark.parametrize("way", ["fast", "long"])
 @pytest.mark.parametrize("verb", ["add", "depend"])
 @pytest.mark.parametrize("trip", TRIPS)
 def test_a_task_added_while_its_need_is_completed_is_not_left_waiting(
@@ -284,7 +314,7 @@ def test_a_task_added_while_its_need_is_completed_is_not_left_waiting(
     """Whoever makes the edge is held before each of its trips in turn, and the completion comes meanwhile."""
     one, two = parties
     if way == "long":
-        two.board.store.quick = None
+        without_fast_path(two.board)
     task = claimed(two.board)
     two.board.add("y", id="u", priority=-1)
 
@@ -301,7 +331,7 @@ def test_a_task_added_while_its_need_is_completed_is_not_left_waiting(
     assert got is not None
 
 
-@pytest.mark.parametrize("way", ["quick", "long"])
+@pytest.mark.parametrize("way", ["fast", "long"])
 @pytest.mark.parametrize("verb", ["add", "depend"])
 @pytest.mark.parametrize("trip", variants([1, 2, 3, COMMIT], quick=[1, COMMIT]))
 def test_a_need_that_is_completed_while_somebody_is_added_lets_it_go(
@@ -310,7 +340,7 @@ def test_a_need_that_is_completed_while_somebody_is_added_lets_it_go(
     """The other way round: the completion is held, and the edge comes meanwhile."""
     one, two = parties
     if way == "long":
-        two.board.store.quick = None
+        without_fast_path(two.board)
     task = claimed(two.board)
     one.board.add("y", id="u", priority=-1)
 
@@ -326,8 +356,13 @@ def test_a_need_that_is_completed_while_somebody_is_added_lets_it_go(
     assert one.board.get("t").status == "completed"
 
 
+def without_fast_path(board: TaskBoard) -> None:
+    store: Any = board.store
+    store.try_claim = store.try_complete = lambda *about: None
+
+
 def claimed(board: TaskBoard) -> BoardTask:
-    """A task that its holder can complete by the short way."""
+    """A task that its holder can complete by the fast path."""
     board.add("warm", id="warm", priority=9)
     warm = board.claim(ANN)
     assert warm is not None
@@ -339,11 +374,11 @@ def claimed(board: TaskBoard) -> BoardTask:
     return task
 
 
-@pytest.mark.parametrize("way", ["quick", "long"])
+@pytest.mark.parametrize("way", ["fast", "long"])
 def test_a_completion_waits_for_an_edge_that_is_not_committed(parties: tuple[Party, Party], way: str) -> None:
     one, two = parties
     if way == "long":
-        two.board.store.quick = None
+        without_fast_path(two.board)
     task = claimed(two.board)
     with held_before_trip(one, COMMIT, lambda: one.board.add("z", ["t"], id="n")) as adding:
         ending = two.begin(lambda: task.complete("done"))
@@ -351,6 +386,21 @@ def test_a_completion_waits_for_an_edge_that_is_not_committed(parties: tuple[Par
     assert adding.answer() == "n"
     ending.answer()
     assert unmet(one.board, "n") == 0
+
+
+def test_who_makes_a_task_ready_does_not_wait_for_another_who_does(parties: tuple[Party, Party]) -> None:
+    """They share a queue and a priority, and so the place where the scan for ready tasks begins."""
+    one, two = parties
+    task = claimed(one.board)
+    one.board.add("y", ["t"], id="u")
+    with held_before_trip(one, COMMIT, lambda: task.complete("done", claim_next=True)) as ending:
+        adding = two.begin(lambda: two.board.add("z", id="n"))
+        wait_until(lambda: two.waits() or adding.is_over, "the other")
+        assert adding.is_over, "it waits"
+        assert adding.answer() == "n"
+    following = ending.answer()
+    assert following is not None
+    assert following.id == "u"
 
 
 # -- the same thing twice
@@ -408,8 +458,17 @@ def test_two_who_read_one_inbox_get_each_message_once(parties: tuple[Party, Part
 # -- rows that somebody is at
 
 
+@contextmanager
+def at_its_row(board: TaskBoard, task_id: str) -> Iterator[None]:
+    """Hold a task's row, as any transaction may that is about to change it; nothing is changed."""
+    with board.store.write() as tx:
+        sql = "SELECT seq FROM dibs.task WHERE board = $1 AND id = $2 FOR NO KEY UPDATE"
+        assert tx._one(sql, task_id)  # type: ignore[attr-defined]
+        yield
+
+
 def only_one_ready(board: TaskBoard) -> None:
-    claimed(board)  # warms up, so that the short way is tried first
+    claimed(board)  # warms up, so that the fast path is tried first
     board.add("the only one", id="only")
 
 
@@ -420,11 +479,9 @@ def test_a_claim_waits_for_a_row_that_somebody_is_at_and_gets_it(
 ) -> None:
     one, two = parties
     only_one_ready(two.board)
-    with one.board.store.write() as tx:
-        tx.get(["only"])
+    with at_its_row(one.board, "only"):
         claim = two.begin(lambda: two.board.claim(who, n=n))
         two.until_it_waits(claim)
-        # Nothing was changed, so this is rolled back.
     assert [task.id for task in claim.answer()] == ["only"]
 
 
@@ -442,8 +499,7 @@ def test_a_claim_passes_over_a_row_that_somebody_is_at_if_there_are_others(parti
     one, two = parties
     only_one_ready(two.board)
     two.board.add("another", id="another", priority=-1)
-    with one.board.store.write() as tx:
-        tx.get(["only"])
+    with at_its_row(one.board, "only"):
         task = two.begin(lambda: two.board.claim(ANN)).answer()
         assert task is not None
         assert task.id == "another"
@@ -455,8 +511,7 @@ def test_a_human_does_not_wait_for_what_humans_have_while_there_is_work_for_anyb
     one, two = parties
     only_one_ready(two.board)
     two.board.add("for humans", id="human", reserved="human")
-    with one.board.store.write() as tx:
-        tx.get(["human"])
+    with at_its_row(one.board, "human"):
         claim = two.begin(lambda: two.board.claim(Worker("eve", "human")))
         wait_until(lambda: two.waits() or claim.is_over, "the claim")
         assert claim.is_over, "it waits"

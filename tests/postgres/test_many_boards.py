@@ -138,19 +138,18 @@ def answered(call: Callable[[], object]) -> object:
 
 
 def test_no_board_waits_for_a_transaction_on_another(boards: Boards) -> None:
-    """One is in the middle of everything: rows, paths, edges, fronts, an inbox, drawn numbers."""
+    """One is in the middle of everything: rows, paths, an inbox, drawn numbers."""
     one, two = boards
     for board in boards:
         board.add("x", id="t", paths=["src"])
         board.add("y", id="u", priority=3)
         board.tell("hello", worker="maker")
     with one.store.write() as tx:
-        tx.freeze_edges()
         tx.get(["t", "u"])
-        tx.ready(("any", "agent"), 5, None, [])
+        tx.ready(("any", "agent"), 5, claim=True)
         tx.locks(["src/**", "**"])
-        tx.mark("ben\ns1")
-        tx.next_token()
+        tx.marks("ben\ns1")
+        tx.draw(1)
         store = two.store
         calls: list[Callable[[], object]] = [
             lambda: two.claim(BEN, n=2),

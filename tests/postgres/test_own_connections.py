@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from types import FrameType
 from typing import Any
 
@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 from dibs import TaskBoard, Worker
-from dibs.stores.postgres import links as links_module
-from dibs.stores.postgres import quick
-from dibs.stores.postgres.links import Links
+from dibs.stores.postgres import connections as module
+from dibs.stores.postgres import fast_path
+from dibs.stores.postgres.connections import Connections
 from dibs.stores.postgres.store import PostgresStore
 from tests.postgres.actors import warm
 from tests.postgres.server import Server
@@ -50,7 +50,7 @@ def test_an_exception_from_a_signal_reaches_the_program(url: str, alarm: None) -
 
 
 def test_a_claim_that_was_lost_is_not_found_again_in_somebody_elses(url: str) -> None:
-    """By the long way the same task is claimed anew, under the same name: the stamp of the first claim goes."""
+    """By the long way the same task is claimed anew, under the same name: the mark of the first claim goes."""
     with TaskBoard.open(url) as board:
         assert isinstance(board.store, PostgresStore)
         warm(board)
@@ -58,9 +58,9 @@ def test_a_claim_that_was_lost_is_not_found_again_in_somebody_elses(url: str) ->
         task = board.claim("w")
         assert task is not None
         with board.store.read() as tx:
-            ((stamp,),) = tx._ask(("SELECT stamp FROM dibs.task WHERE id = $1", ("T",)))[0]
-        assert stamp is not None
-        found = quick.BY_STAMP, (board.store.board, "w", stamp)
+            ((mark,),) = tx._ask(("SELECT claim_mark FROM dibs.task WHERE id = $1", ("T",)))[0]
+        assert mark is not None
+        found = fast_path.BY_MARK, (board.store.board, "w", mark)
         task.renew()
         assert len(board.store.ask(found)[0]) == 1
         task.release()
@@ -69,17 +69,17 @@ def test_a_claim_that_was_lost_is_not_found_again_in_somebody_elses(url: str) ->
 
 
 def test_there_are_never_more_connections_than_may_be(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links_module, "MOST", 4)
-    connect, now, most, turn = Links._connect, [0], [0], threading.Lock()
+    monkeypatch.setattr(module, "MOST", 4)
+    connect, now, most, turn = Connections._connect, [0], [0], threading.Lock()
 
-    def counted(self: Links, *words: Any, **more: Any) -> Any:
+    def counted(self: Connections, *words: Any, **more: Any) -> Any:
         with turn:
             now[0] += 1
             most[0] = max(most[0], now[0])
         return connect(self, *words, **more)
 
     with TaskBoard.open(url, worker="w") as board:
-        monkeypatch.setattr(Links, "_connect", counted)
+        monkeypatch.setattr(Connections, "_connect", counted)
         barrier = threading.Barrier(16)
 
         def add() -> None:
@@ -97,12 +97,12 @@ def test_there_are_never_more_connections_than_may_be(url: str, monkeypatch: pyt
 
 def test_many_open_files_do_not_make_connections_useless(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    connect = Links._connect
+    connect = Connections._connect
 
-    def counted(self: Links, *words: Any, **more: Any) -> Any:
-        link = connect(self, *words, **more)
-        made.append(link.connection.fileno())
-        return link
+    def counted(self: Connections, *words: Any, **more: Any) -> Any:
+        connection = connect(self, *words, **more)
+        made.append(connection.raw.fileno())
+        return connection
 
     with ExitStack() as files:
         try:
@@ -110,7 +110,7 @@ def test_many_open_files_do_not_make_connections_useless(url: str, monkeypatch: 
                 pass
         except OSError:
             pytest.skip("this process may not open 1,030 files: ulimit -n 2048")
-        monkeypatch.setattr(Links, "_connect", counted)
+        monkeypatch.setattr(Connections, "_connect", counted)
         with TaskBoard.open(url, worker="w") as board:
             for number in range(10):
                 board.add(f"task {number}")
@@ -129,55 +129,31 @@ def test_waiting_on_a_full_server_does_not_cost_the_connection_that_works(own_se
 
 
 def test_behind_a_pooler_nothing_is_prepared(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PgBouncer before 1.21 would let one client run what another has prepared under the same number."""
+    """PgBouncer before 1.21 would let one client run what another has prepared under the same name."""
     monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda info: -1))
     with TaskBoard.open(url) as board:
         for number in range(8):
             board.add(f"task {number}")
         for _ in range(8):
             assert board.claim("w") is not None
-        names = [link.connection._prepared._names for link in board.store.links._idle]  # type: ignore[attr-defined]
-        assert names
-        assert not any(names)
-
-
-def test_a_refusal_is_told_also_where_the_driver_cannot_leave_its_pipeline(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server's answer to the Sync may come later than its refusal."""
-
-    @contextmanager
-    def stumbling(self: psycopg.Connection[Any]) -> Iterator[None]:
-        try:
-            yield
-            raise psycopg.errors.InsufficientPrivilege("permission denied for schema dibs")
-        except psycopg.Error:
-            raise psycopg.OperationalError("cannot exit pipeline mode while busy")  # noqa: B904
-
-    links = Links(server.url(), "it")
-    link = links.take()
-    with monkeypatch.context() as patched:
-        patched.setattr(psycopg.Connection, "pipeline", stumbling)
-        with pytest.raises(psycopg.errors.InsufficientPrivilege):
-            link.trip([("SELECT 1", ())])
-    assert link.connection.closed
-    links.drop(link)
+        (connection,) = board.store.connections._idle  # type: ignore[attr-defined]
+        assert connection.trip([("SELECT count(*) FROM pg_prepared_statements", ())]) == [[(0,)]]
 
 
 def test_connections_of_a_busy_moment_are_not_kept_for_ever(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thirty threads at once, once, and the server would lack thirty connections for as long as the process lives."""
-    links = Links(server.url(), "x")
-    burst = [links.take() for _ in range(3)]
+    connections = Connections(server.url(), "x")
+    burst = [connections.take() for _ in range(3)]
     for each in burst:
-        links.give(each)
-    assert len(links._idle) == 3
-    monkeypatch.setattr(links_module, "UNUSED", 0.0)
+        connections.give(each)
+    assert len(connections._idle) == 3
+    monkeypatch.setattr(module, "UNUSED", 0.0)
     for _ in range(5):
-        used = links.take()
-        links.give(used)
-    assert links._idle == [used]
-    assert [each.connection.closed for each in burst] == [each is not used for each in burst]
-    links.close()
+        used = connections.take()
+        connections.give(used)
+    assert connections._idle == [used]
+    assert [each.raw.closed for each in burst] == [each is not used for each in burst]
+    connections.close()
 
 
 def test_a_connection_that_was_ended_while_idle_costs_nothing(server: Server, url: str) -> None:
@@ -187,7 +163,7 @@ def test_a_connection_that_was_ended_while_idle_costs_nothing(server: Server, ur
         looks: list[Callable[[], Any]] = [board.counts, board.status, lambda: board.ready(ann), lambda: board.get("T")]
         for look in (*looks, board.locks):
             before = look()
-            for link in board.store.links._idle:  # type: ignore[attr-defined]
-                server.execute(f"SELECT pg_terminate_backend({link.pid})")
+            for connection in board.store.connections._idle:  # type: ignore[attr-defined]
+                server.execute(f"SELECT pg_terminate_backend({connection.pid})")
             time.sleep(0.1)
             assert look() == before

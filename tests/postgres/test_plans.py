@@ -16,13 +16,11 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql as pgsql
-from psycopg.types.numeric import Int8Dumper
 
-from dibs import TaskBoard, Worker
-from dibs.stores.postgres import foresight as f
+from dibs import TaskBoard, Worker, rules
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.fast_path import CLAIM, COMPLETE
-from dibs.stores.postgres.round_trips import Connection
+from dibs.stores.postgres.round_trips import Connection, _written
 from tests.postgres.actors import board_of
 from tests.postgres.server import Server
 from tests.processes.harness import wait_until
@@ -32,8 +30,6 @@ LOCKS = 3_000
 ANN = Worker("ann", session="s1")
 EVE = Worker("eve", "human")
 Node = dict[str, Any]
-TYPES = {bool: "boolean", int: "bigint", float: "float8"}
-"""As what the driver sends values; the server finds out about the others."""
 
 FILL = f"""
 ALTER TABLE dibs.task SET (autovacuum_enabled = false);
@@ -47,7 +43,7 @@ UPDATE dibs.task SET status = 'in_progress', assigned_to = 'w' || seq % 50, toke
     holder = '{{"name":"w' || seq % 50 || '","kind":"agent"}}' WHERE seq % 10 = 4;
 UPDATE dibs.task SET unmet = 1 WHERE seq % 10 = 5;
 UPDATE dibs.task SET reserved = 'human' WHERE seq % 10 = 6;
-INSERT INTO dibs.ready_watermark (board, lane, rank, low) SELECT 1, 'human', rank, 1 FROM generate_series(-3, 3) rank
+INSERT INTO dibs.ready_watermark (board, queue, rank, floor) SELECT 1, 'human', rank, 1 FROM generate_series(-3, 3) rank
     ON CONFLICT DO NOTHING;
 INSERT INTO dibs.dependency (board, needs, task) SELECT 1, seq - 5, seq FROM dibs.task WHERE seq % 10 = 5 AND seq > 5;
 INSERT INTO dibs.lock (board, pattern, token, prefix, worker, holder, acquired_at, expires_at, lease, shared)
@@ -80,34 +76,44 @@ class Plans:
     def explained(self, statement: str, believed: int = 0) -> Iterator[dict[str, list[Node]]]:
         """The nodes of its plans: for these values, and for any. `believed`: how many tasks the server is to expect."""
         values = self.values(statement)
-        with psycopg.connect(self.admin_url if believed else self.url, cursor_factory=psycopg.RawCursor) as connection:
+        with psycopg.connect(self.admin_url if believed else self.url, autocommit=True) as raw:
+            connection = Connection(raw)
             if believed:
-                connection.execute(BELIEVE, (believed,))
-            connection.adapters.register_dumper(int, Int8Dumper)  # as the store does
-            asked = f"EXPLAIN (FORMAT JSON) {statement}"
-            custom = connection.execute(asked.encode(), values).fetchall()[0][0]
-            connection.execute("SET plan_cache_mode = force_generic_plan")
-            types = ", ".join(TYPES.get(type(value), "unknown") for value in values)
-            connection.execute(f"PREPARE it ({types}) AS {statement}".encode())
-            written = ", ".join(pgsql.Literal(value).as_string(connection) for value in values)
-            asked = f"EXPLAIN (FORMAT JSON) EXECUTE it({written})"
-            with psycopg.ClientCursor(connection) as cursor:
-                generic = cursor.execute(asked.encode()).fetchall()[0][0]
-            connection.rollback()
+                raw.execute("BEGIN")
+                raw.execute(BELIEVE.replace("$1", str(believed)))
+            custom = connection.trip([(f"EXPLAIN (FORMAT JSON) {statement}", values)])[0][0][0]
+            raw.execute("SET plan_cache_mode = force_generic_plan")
+            raw.execute(f"PREPARE it AS {statement}".encode())
+            written = ", ".join(
+                "NULL" if v is None else pgsql.Literal((_written(v) or b"").decode()).as_string(raw) for v in values
+            )
+            generic = raw.execute(f"EXPLAIN (FORMAT JSON) EXECUTE it({written})".encode()).fetchall()[0][0]
+            if believed:
+                raw.execute("ROLLBACK")
         found = {"these values": list(walk(custom[0]["Plan"])), "any values": list(walk(generic[0]["Plan"]))}
         yield found
 
-    def check(self, statement: str, *indexes: str, bound: str = "", table: str = "task", sorts: bool = False) -> None:
+    def check(
+        self,
+        statement: str,
+        *indexes: str,
+        bound: str = "",
+        table: str = "task",
+        sorts: bool = False,
+        believed: int = 0,
+    ) -> None:
         """Its scans of the table go through these indexes (with that column as a bound), and nothing is sorted."""
-        with self.explained(statement) as plans:
+        with self.explained(statement, believed) as plans:
             for kind, nodes in plans.items():
                 text = f"{kind}: {json.dumps(nodes[0], indent=1)}"
                 scans = [node for node in nodes if is_scan_of(node, table)]
                 assert scans, text
                 for scan in scans:
                     if sorts and scan["Node Type"] in ("Seq Scan", "Bitmap Heap Scan"):
-                        # Of the small table of fronts, or by way of the index.
-                        assert table == "front" or any(n.get("Index Name") in indexes for n in walk(scan)), text
+                        # Of the small table of watermarks, or by way of the index.
+                        assert table == "ready_watermark" or any(n.get("Index Name") in indexes for n in walk(scan)), (
+                            text
+                        )
                         continue
                     assert scan["Node Type"] not in ("Seq Scan", "Bitmap Heap Scan"), text
                     assert scan.get("Index Name") in indexes, text
@@ -136,11 +142,15 @@ def plans(request: pytest.FixtureRequest) -> Iterator[Plans]:
 
     server: Server = server_for_test()
     sent: dict[str, Any] = {}
-    trip = Connection.trip
+    trip, commit = Connection.trip, Connection.commit
 
     def noted(self: Connection, statements: Any) -> Any:
         sent.update(statements)
         return trip(self, statements)
+
+    def noted_last(self: Connection, statements: Any, behind: Any) -> Any:
+        sent.update(statements)
+        return commit(self, statements, behind)
 
     with pytest.MonkeyPatch.context() as patch, board_of(server) as url, TaskBoard.open(url, worker=ANN) as board:
         rng = random.Random(7)
@@ -150,6 +160,7 @@ def plans(request: pytest.FixtureRequest) -> Iterator[Plans]:
             if request.param == "with statistics":
                 connection.execute("ANALYZE")
         patch.setattr(Connection, "trip", noted)
+        patch.setattr(Connection, "commit", noted_last)
         use(board)
         yield Plans(url, server, board, sent)
 
@@ -161,90 +172,110 @@ def use(board: TaskBoard) -> None:
         assert task is not None
         task.complete("done")
     assert board.claim(ANN, request_key="thoroughly") is not None
+    assert len(board.claim(ANN, n=3, request_key="several")) == 3
+    assert len(board.claim(EVE, n=2)) == 2
     board.add("with files", id="files", priority=50, paths=["src/a/b.py"])
-    assert board.claim(ANN, "files") is not None
+    board.add("after it", ["files"], id="after")
+    board.undepend("after", ["files"])
+    board.depend("after", ["files"])
+    task = board.claim(ANN, "files")
+    assert task is not None
+    task.renew()
     board.complete("files", worker=ANN)
     board.recover()
     board.recent(task_id="files")
+    board.recent(5)
     board.locks(["lib/m7/**"])
     board.lock(["lib/n/**"], ANN)
+    board.unlock(None, ANN)
+    board.tell("hello", to="eve", worker=ANN)
+    board.inbox(EVE)
+    board.ready(ANN)
     board.ready(EVE)
     board.tasks(limit=20)
     board.held_by("w7")
     board.resolve("fi")
+    board.store.mark_change()
+    with board.store.read() as tx:
+        for kind in (ANN, EVE):
+            tx.ready(rules.reserved_for(kind.kind), 1)
 
 
-@pytest.mark.parametrize("writing", [True, False], ids=["claiming", "looking"])
-@pytest.mark.parametrize(("lane", "only_any"), [("open", False), ("open", True), ("human", False)])
-def test_ready_tasks_are_found_by_the_index_of_their_lane(
-    plans: Plans, lane: str, only_any: bool, writing: bool
+QUEUES = [("open", False), ("open", True), ("human", False)]
+
+
+@pytest.mark.parametrize("one", [True, False], ids=["one", "several"])
+@pytest.mark.parametrize("claim", [True, False], ids=["claiming", "looking"])
+@pytest.mark.parametrize(("queue", "only_any"), QUEUES)
+def test_ready_tasks_are_found_by_the_index_of_their_queue(
+    plans: Plans, queue: str, only_any: bool, claim: bool, one: bool
 ) -> None:
-    if (lane, only_any, writing) == ("open", False, False):
-        plans.board.ready(ANN)
-    way = "free" if writing else "no"
-    statement = f.ready(lane, only_any, way, one=writing)
-    index = "task_ready_any" if only_any else f"task_ready_{lane}"
-    # A look may sort what it finds where it expects little; a claim would lock all of that.
-    plans.check(statement, index, bound="rank", sorts=not writing)
-    plans.check(statement, index, bound="seq", sorts=not writing)
-    plans.check(statement, "front_pkey", table="front", sorts=not writing)
+    statement = q.ready(queue, only_any, claim, one)
+    index = "task_ready_any" if only_any else f"task_ready_{queue}"
+    # Where the server expects no more than are asked for, it may sort them, unless it is for one.
+    believed = 0 if claim and one else 1_000_000
+    sorts = not claim
+    plans.check(statement, index, bound="rank", sorts=sorts, believed=believed)
+    plans.check(statement, index, bound="seq", sorts=sorts, believed=believed)
+    plans.check(statement, "ready_watermark_pkey", table="ready_watermark", sorts=sorts, believed=believed)
 
 
-@pytest.mark.parametrize("way", ["free", "rest", "ahead"])
-def test_what_follows_the_best_task_is_found_by_the_same_index(plans: Plans, way: str) -> None:
-    statement = f.ready("open", False, way, one=True)
-    plans.check(statement, "task_ready_open", bound="rank", sorts=way == "ahead")
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_was_handed_out_is_held_by_its_number(plans: Plans, waits: bool) -> None:
+    plans.check(q.VALIDATE_TASKS[waits], "task_pkey", bound="seq", sorts=True)
 
 
-def test_the_first_of_these_are_locked_by_their_numbers(plans: Plans) -> None:
-    plans.check(f.ready("open", False, "next", one=True), "task_pkey", bound="seq", sorts=True)
+def test_a_task_is_saved_by_its_number(plans: Plans) -> None:
+    plans.check(q.SAVE, "task_pkey", bound="seq")
 
 
-@pytest.mark.parametrize("way", ["doubt", "ahead"])
-def test_locks_near_each_of_these_are_found_by_their_beginning(plans: Plans, way: str) -> None:
-    """All locks are read once for the whole statement, and not again for every task."""
-    with plans.explained(f.DOUBT if way == "doubt" else f.ready("open", False, way, one=True)) as found:
-        for kind, nodes in found.items():
-            scans = [node for node in nodes if is_scan_of(node, "lock")]
-            once = [node for node in scans if node["Node Type"] == "Seq Scan"]
-            names = {node.get("Index Name") for node in nodes}
-            text = f"{kind}: {json.dumps(nodes[0], indent=1)}"
-            assert len(once) <= 1, text
-            assert "lock_prefix" in names, text
+def test_locks_are_validated_and_dropped_by_their_key(plans: Plans) -> None:
+    plans.check(q.VALIDATE_LOCKS, "lock_key", table="lock", bound="token", sorts=True)
+    plans.check(q.DROP_LOCKS, "lock_key", table="lock", bound="token")
 
 
-@pytest.mark.parametrize("statement", [f.LEFT_TASKS, f.LEFT_TASKS_IF_FEW], ids=["all", "a few"])
-def test_what_may_have_been_left_behind_is_looked_for_among_what_is_in_progress(plans: Plans, statement: str) -> None:
+@pytest.mark.parametrize("statement", [q.LINK, q.UNLINK], ids=["link", "unlink"])
+def test_an_edge_is_changed_by_ids_and_numbers(plans: Plans, statement: str) -> None:
+    plans.check(statement, "task_pkey", "task_id", bound="seq", sorts=True)
+    if statement is q.UNLINK:
+        plans.check(statement, "dependency_pkey", table="dependency", bound="needs", sorts=True)
+
+
+def test_who_waits_for_a_completed_task_is_found_by_the_edges(plans: Plans) -> None:
+    plans.check(q.SATISFY, "task_pkey", bound="seq", sorts=True)
+    plans.check(q.SATISFY, "dependency_pkey", table="dependency", bound="needs", sorts=True)
+    plans.check(q.SATISFY, "ready_watermark_pkey", table="ready_watermark", sorts=True)
+
+
+def test_a_watermark_is_lowered_by_its_key(plans: Plans) -> None:
+    plans.check(q.LOWER_WATERMARKS, "ready_watermark_pkey", table="ready_watermark", sorts=True)
+
+
+@pytest.mark.parametrize("statement", [q.HOLDERS, q.IN_PROGRESS_BY], ids=["holders", "of a worker"])
+def test_who_holds_what_is_looked_for_among_what_is_in_progress(plans: Plans, statement: str) -> None:
     plans.check(statement, "task_lease", bound="board", sorts=True)
 
 
-def test_locks_near_what_was_found_are_found_by_their_beginning(plans: Plans) -> None:
-    with plans.explained(f.LOCKS_RELATED) as found:
-        for kind, nodes in found.items():
-            names = {node["Index Name"] for node in nodes if "Index Name" in node}
-            assert "lock_prefix" in names, f"{kind}: {json.dumps(nodes[0], indent=1)}"
-
-
-def test_the_short_claim_reads_only_the_first_of_its_lane_and_of_the_leases(plans: Plans) -> None:
+def test_the_plain_claim_reads_only_the_first_of_its_queue_and_of_the_leases(plans: Plans) -> None:
     plans.check(CLAIM, "task_ready_open", "task_lease", "task_pkey", bound="rank")
     plans.check(CLAIM, "task_ready_open", "task_lease", "task_pkey", bound="seq")
 
 
-def test_the_short_claim_looks_only_at_leases_that_have_run_out(plans: Plans) -> None:
+def test_the_plain_claim_looks_only_at_leases_that_have_run_out(plans: Plans) -> None:
     plans.check(CLAIM, "task_lease", "task_ready_open", "task_pkey", bound="lease_expires_at")
 
 
-def test_the_short_claim_takes_the_fronts_in_order(plans: Plans) -> None:
+def test_the_plain_claim_takes_the_watermarks_in_order(plans: Plans) -> None:
     """A sort would have to see, and so to lock, tasks of every rank."""
-    plans.check(CLAIM, "front_pkey", table="front")
+    plans.check(CLAIM, "ready_watermark_pkey", table="ready_watermark")
 
 
-def test_the_short_completion_reads_one_row(plans: Plans) -> None:
+def test_the_plain_completion_reads_one_row(plans: Plans) -> None:
     plans.check(COMPLETE, "task_id", "task_pkey", bound="id")
 
 
 @pytest.mark.parametrize("statement", [CLAIM, COMPLETE], ids=["claim", "completion"])
-def test_the_plan_for_any_values_of_the_short_ways_is_kept(plans: Plans, statement: str) -> None:
+def test_the_plan_for_any_values_of_the_fast_path_is_kept(plans: Plans, statement: str) -> None:
     """The server plans every call anew, which costs as much as the call, unless the plan that it can keep promises to
     be as cheap. On a board of ten million it is the first to think that a limit may be anything."""
     with plans.explained(statement, believed=10_000_000) as found:
@@ -310,29 +341,26 @@ def test_plans_for_a_small_board_are_not_kept_for_a_large_one(grows_by: str) -> 
 
 
 def server_process(board: TaskBoard) -> int:
-    links = board._store.links  # type: ignore[attr-defined]
-    link = links.take()
-    links.give(link)
-    return int(link.pid)
+    connections = board.store.connections  # type: ignore[attr-defined]
+    connection = connections.take()
+    connections.give(connection)
+    return int(connection.pid)
 
 
-@pytest.mark.parametrize("statement", [f.DUE_NOW, q.DUE[True]], ids=["first trip", "later"])
-def test_leases_that_have_run_out_are_found_by_their_index(plans: Plans, statement: str) -> None:
-    plans.check(statement, "task_lease", bound="lease_expires_at")
+@pytest.mark.parametrize("writing", [True, False], ids=["claiming", "looking"])
+def test_leases_that_have_run_out_are_found_by_their_index(plans: Plans, writing: bool) -> None:
+    if not writing:
+        with plans.board.store.read() as tx:
+            tx.due(5)
+    plans.check(q.DUE[writing], "task_lease", bound="lease_expires_at", sorts=True)  # those that have run out
 
 
-def test_a_task_is_found_by_its_id(plans: Plans) -> None:
-    plans.check(f.TASK_BY_ID, "task_id", bound="id")
+def test_tasks_are_found_by_their_ids(plans: Plans) -> None:
+    plans.check(q.TASKS_BY_ID, "task_id", bound="id", sorts=True)
 
 
-def test_who_waits_for_a_task_is_found_by_the_edges(plans: Plans) -> None:
-    plans.check(f.DEPENDANTS_OF_ID, "task_pkey", "task_id", bound="seq", sorts=True)
-    plans.check(f.DEPENDANTS_OF_ID, "dependency_pkey", table="dependency", bound="needs", sorts=True)
-
-
-@pytest.mark.parametrize("writing", [True, False], ids=["to lock", "to look"])
-def test_locks_near_a_path_are_found_by_their_beginning(plans: Plans, writing: bool) -> None:
-    with plans.explained(q.LOCKS_NEAR[writing]) as found:
+def test_locks_near_a_path_are_found_by_their_beginning(plans: Plans) -> None:
+    with plans.explained(q.LOCKS_NEAR) as found:
         for kind, nodes in found.items():
             names = {node["Index Name"] for node in nodes if "Index Name" in node}
             scanned = [node for node in nodes if node["Node Type"] == "Seq Scan" and node["Relation Name"] == "lock"]
@@ -341,12 +369,11 @@ def test_locks_near_a_path_are_found_by_their_beginning(plans: Plans, writing: b
                 assert "lock_prefix" in names, f"{kind}: {json.dumps(nodes[0], indent=1)}"
 
 
-@pytest.mark.parametrize(("statement", "index"), [(q.LOCKS_OF_TASK, "lock_task"), (q.LOCKS_BY, "lock_worker")])
-def test_locks_of_a_task_or_a_worker_are_found_by_their_index(plans: Plans, statement: str, index: str) -> None:
-    with plans.explained(statement) as found:
+def test_locks_of_a_worker_are_found_by_their_index(plans: Plans) -> None:
+    with plans.explained(q.LOCKS_BY) as found:
         for kind, nodes in found.items():
             names = {node["Index Name"] for node in nodes if "Index Name" in node}
-            assert names == {index}, f"{kind}: {json.dumps(nodes[0], indent=1)}"
+            assert names == {"lock_worker"}, f"{kind}: {json.dumps(nodes[0], indent=1)}"
 
 
 def test_a_history_is_walked_by_numbers(plans: Plans) -> None:
@@ -354,6 +381,13 @@ def test_a_history_is_walked_by_numbers(plans: Plans) -> None:
     plans.check(q.HISTORY, "task_id", bound="id", sorts=True)
 
 
+@pytest.mark.parametrize("newest", [True, False])
+def test_events_are_read_in_their_order(plans: Plans, newest: bool) -> None:
+    if not newest:
+        with plans.board.store.read() as tx:
+            tx.events(3, 5)
+    plans.check(q.EVENTS[newest], "event_pkey", table="event", bound="seq")
+
+
 def test_the_newest_event_is_read_alone(plans: Plans) -> None:
-    plans.board.store.mark_change()
     plans.check(q.NEWEST, "event_pkey", table="event")

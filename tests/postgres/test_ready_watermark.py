@@ -1,5 +1,5 @@
-"""The fronts, where the scan for ready tasks begins: never above one that is ready, and never so far behind that claims
-walk over what others have claimed long ago."""
+"""The watermark, where the scan for ready tasks begins: never above one that is ready, and never so far behind that
+claims walk over what others have claimed long ago."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from dibs import BoardTask, TaskBoard, Worker
-from dibs.model import Lock
-from dibs.stores.postgres import fronts
+from dibs import TaskBoard, Worker
+from dibs.stores.postgres import ready_watermark
 from dibs.stores.postgres.fast_path import CLAIM
-from dibs.stores.postgres.foresight import LEFT_TASKS, LEFT_TASKS_IF_FEW, ready
 from dibs.stores.postgres.round_trips import Connection
+from dibs.stores.postgres.statements import HOLDERS, ready
 from dibs.stores.postgres.store import PostgresStore
 from dibs.stores.postgres.tx import PostgresTx
 from tests.clocks import HandClock
@@ -28,10 +27,10 @@ from tests.postgres.server import Server
 from tests.processes.harness import new_seed, wait_until
 
 BELOW = """
-SELECT task.id, task.seq, front.low FROM dibs.task LEFT JOIN dibs.ready_watermark ON front.board = task.board
-    AND front.lane = CASE WHEN reserved = 'human' THEN 'human' ELSE 'open' END AND front.rank = task.rank
+SELECT task.id, task.seq, mark.floor FROM dibs.task LEFT JOIN dibs.ready_watermark AS mark ON mark.board = task.board
+    AND mark.queue = CASE WHEN reserved = 'human' THEN 'human' ELSE 'open' END AND mark.rank = task.rank
 WHERE task.board = %s AND status = 'pending' AND unmet = 0 AND open_blockers = 0
-    AND (front.low IS NULL OR front.low > task.seq)
+    AND (mark.floor IS NULL OR mark.floor > task.seq)
 """
 THREADS = 4
 ROUNDS = 60
@@ -45,9 +44,9 @@ def store_of(board: TaskBoard) -> PostgresStore:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fronts follow whenever they are found behind at all."""
-    monkeypatch.setattr(fronts, "EVERY", 0.0)
-    monkeypatch.setattr(fronts, "FAR", 0)
+    """Watermarks follow whenever they are found behind at all."""
+    monkeypatch.setattr(ready_watermark, "EVERY", 0.0)
+    monkeypatch.setattr(ready_watermark, "FAR", 0)
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ class Hand:
         self.held: list[Any] = []
         self.calls: list[Callable[[], object]] = [
             self.add, self.add, self.claim, self.claim, self.complete, self.release, self.fail_and_retry,
-            self.block_and_unblock, self.raise_front, self.wait_for_held,
+            self.block_and_unblock, self.raise_watermark, self.wait_for_held,
         ]  # fmt: skip
 
     def run(self, rounds: int) -> None:
@@ -110,8 +109,8 @@ class Hand:
             self.board.add("y", [task.id], self.random.choice([-1, 0, 1]))
             task.complete("done")
 
-    def raise_front(self) -> None:
-        store_of(self.board).fronts.follow(self.random.choice(["open", "human"]), self.random.choice([-1, 0, 1]))
+    def raise_watermark(self) -> None:
+        store_of(self.board).watermark.follow(self.random.choice(["open", "human"]), self.random.choice([-1, 0, 1]))
 
     def finish(self) -> None:
         for task in self.held:
@@ -137,7 +136,7 @@ def run_together(calls: list[Callable[[], None]]) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-def test_no_ready_task_ever_lies_below_its_front(server: Server, url: str) -> None:
+def test_no_ready_task_ever_lies_below_its_watermark(server: Server, url: str) -> None:
     seed = str(new_seed())
     over = threading.Event()
     with TaskBoard.open(url, create=True, worker="maker") as board:
@@ -171,9 +170,9 @@ def test_no_ready_task_ever_lies_below_its_front(server: Server, url: str) -> No
             with psycopg.connect(server.url(), autocommit=True) as connection:
                 assert connection.execute(BELOW, [number]).fetchall() == []
                 raised = connection.execute(
-                    "SELECT max(low) FROM dibs.ready_watermark WHERE board = %s", [number]
+                    "SELECT max(floor) FROM dibs.ready_watermark WHERE board = %s", [number]
                 ).fetchall()
-            assert raised[0][0] > 1, "no front was ever raised"
+            assert raised[0][0] > 1, "no watermark was ever raised"
             for hand in hands:
                 hand.finish()
             # Everything that is open can be had by claiming.
@@ -188,8 +187,8 @@ def test_no_ready_task_ever_lies_below_its_front(server: Server, url: str) -> No
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_front_is_not_raised_over_what_is_about_to_be_ready(server: Server, url: str) -> None:
-    """The gate: whoever raises waits (and gives up, and leaves the front) while somebody is about to commit."""
+def test_a_watermark_is_not_raised_over_what_is_about_to_be_ready(server: Server, url: str) -> None:
+    """The gate: whoever raises waits (and gives up, and leaves the watermark) while somebody is about to commit."""
     with TaskBoard.open(url, create=True, worker="maker") as board, TaskBoard.open(url) as other:
         board.add_many([{"description": "x", "id": f"t{n}"} for n in range(5)])
         taken = board.claim("ann", n=5)
@@ -216,14 +215,14 @@ def test_a_front_is_not_raised_over_what_is_about_to_be_ready(server: Server, ur
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-def test_who_raises_a_front_sees_what_was_committed_while_it_waited(
+def test_who_raises_a_watermark_sees_what_was_committed_while_it_waited(
     server: Server, url: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever isolation the database gives to those who ask for none."""
     trip = Connection.trip
 
     def patient(self: Connection, statements: Any) -> Any:
-        """Who raises a front waits for as long as the test needs."""
+        """Who raises a watermark waits for as long as the test needs."""
         waits = [(sql.replace("'100ms'", "'60s'"), values) for sql, values in statements]
         return trip(self, waits)
 
@@ -234,7 +233,7 @@ def test_who_raises_a_front_sees_what_was_committed_while_it_waited(
     with TaskBoard.open(url, create=True, worker="maker") as board, TaskBoard.open(strict) as other:
         board.add_many([{"description": "x", "id": f"t{n}"} for n in range(5)])
         assert len(board.claim("ann", n=5)) == 5
-        raising = threading.Thread(target=lambda: store_of(other).fronts.follow("open", 0))
+        raising = threading.Thread(target=lambda: store_of(other).watermark.follow("open", 0))
         with board.store.write() as tx:
             task = tx.get(["t2"])["t2"]
             task.status = type(task.status)("pending")
@@ -254,29 +253,29 @@ def test_who_raises_a_front_sees_what_was_committed_while_it_waited(
 WAITS = "SELECT count(*)::int FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
 
 
-def test_a_front_follows_the_first_ready_task_of_each_lane_and_rank(server: Server, url: str) -> None:
+def test_a_watermark_follows_the_first_ready_task_of_each_queue_and_rank(server: Server, url: str) -> None:
     with TaskBoard.open(url, create=True, worker="maker") as board:
         store = store_of(board)
         kinds = [("any", 0), ("human", 0), ("any", 7)]
         for reserved, priority in kinds:
             board.add_many([{"description": "x", "reserved": reserved, "priority": priority}] * 3)
-        assert fronts_of(server, store) == {("open", 0): 1, ("human", 0): 4, ("open", -7): 7}
+        assert floors_of(server, store) == {("open", 0): 1, ("human", 0): 4, ("open", -7): 7}
         board.claim("ann", n=4)
         store.watermark.follow("open", 0)
-        assert fronts_of(server, store)["open", 0] == 1, "it is not far behind, and what is written stays for a while"
+        assert floors_of(server, store)["open", 0] == 1, "it is not far behind, and what is written stays for a while"
         store.watermark.far = 0
-        for lane, rank in (("open", 0), ("human", 0), ("open", -7)):
+        for queue, rank in (("open", 0), ("human", 0), ("open", -7)):
             store.watermark._tried = float("-inf")
-            store.watermark.follow(lane, rank)
-        assert fronts_of(server, store) == {("open", 0): 2, ("human", 0): 4, ("open", -7): 10}
+            store.watermark.follow(queue, rank)
+        assert floors_of(server, store) == {("open", 0): 2, ("human", 0): 4, ("open", -7): 10}
         board.release_agent_tasks("ann")
-        assert fronts_of(server, store) == {("open", 0): 1, ("human", 0): 4, ("open", -7): 7}
+        assert floors_of(server, store) == {("open", 0): 1, ("human", 0): 4, ("open", -7): 7}
 
 
-def fronts_of(server: Server, store: PostgresStore) -> dict[tuple[str, int], int]:
+def floors_of(server: Server, store: PostgresStore) -> dict[tuple[str, int], int]:
     with psycopg.connect(server.url()) as connection:
-        asked = "SELECT lane, rank, low FROM dibs.ready_watermark WHERE board = %s"
-        return {(lane, rank): low for lane, rank, low in connection.execute(asked, [store.board])}
+        asked = "SELECT queue, rank, floor FROM dibs.ready_watermark WHERE board = %s"
+        return {(queue, rank): floor for queue, rank, floor in connection.execute(asked, [store.board])}
 
 
 @pytest.fixture
@@ -309,18 +308,18 @@ WHERE indrelid = 'dibs.task'::regclass AND pg_stat_get_xact_tuples_returned(inde
 """
 
 
-@pytest.mark.parametrize("way", ["quick", "long"])
-@pytest.mark.parametrize("follows", [True, False], ids=["fronts follow", "fronts stay"])
+@pytest.mark.parametrize("way", ["fast", "long"])
+@pytest.mark.parametrize("follows", [True, False], ids=["watermarks follow", "watermarks stay"])
 def test_while_a_snapshot_is_held_claims_do_not_walk_over_dead_entries(
     server: Server, monkeypatch: pytest.MonkeyPatch, sent: list[tuple[str, Any]], follows: bool, way: str
 ) -> None:
-    """With fronts that stay where they were it is seen that they would."""
-    monkeypatch.setattr(fronts, "EVERY", 0.0)
+    """With watermarks that stay where they were it is seen that they would."""
+    monkeypatch.setattr(ready_watermark, "EVERY", 0.0)
     with board_of(server) as url, TaskBoard.open(url, worker="maker") as board:
         store = store_of(board)
         store.watermark.far = 50 if follows else 10**9
         if way == "long":
-            board.store.quick = None
+            monkeypatch.setattr(store, "try_claim", lambda *about: None)
         board.add_many([{"description": "x"}] * 3000)
         board.claim("ann")
         board.claim("ann")
@@ -360,14 +359,16 @@ def test_holders_are_not_looked_for_at_every_claim(url: str, clock: HandClock, s
 def test_where_the_look_for_holders_is_slow_it_is_made_less_often(
     url: str, clock: HandClock, monkeypatch: pytest.MonkeyPatch, seconds: float, seldom: int
 ) -> None:
-    looks = []
+    looks, past = [], [0.0]
 
-    def slow(self: PostgresTx, *about: Any) -> tuple[list[BoardTask], list[Lock], float]:
+    def slow(self: PostgresTx) -> list[Worker]:
         looks.append(clock.wall())
-        return *left_behind(self, *about)[:2], seconds
+        past[0] += seconds
+        return holders(self)
 
-    left_behind = PostgresTx.left_behind
-    monkeypatch.setattr(PostgresTx, "left_behind", slow)
+    holders, monotonic = PostgresTx.holders, time.monotonic
+    monkeypatch.setattr(PostgresTx, "holders", slow)
+    monkeypatch.setattr("dibs.leases.time.monotonic", lambda: monotonic() + past[0])
     with TaskBoard.open(url, create=True, worker="maker", clock=clock) as board:
         board.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(40)])
         for _ in range(35):
@@ -388,7 +389,7 @@ def test_what_else_waits_is_no_part_of_the_look(server: Server, url: str) -> Non
             assert board.claim("ann", "t1") is not None
             waited = time.monotonic() - began
         assert waited > 0.9
-        assert board._reaped - board.now() < 1
+        assert board.core.reaper._reaped - board.now() < 1
 
 
 def test_who_was_idle_looks_no_more_often_afterwards(url: str, clock: HandClock, sent: list[tuple[str, Any]]) -> None:
@@ -404,12 +405,12 @@ def test_who_was_idle_looks_no_more_often_afterwards(url: str, clock: HandClock,
 
 
 def looks(sent: list[tuple[str, Any]]) -> int:
-    """How often it was surely looked what the dead have left behind."""
-    return sum(values[-2] for statement, values in sent if statement in (LEFT_TASKS, LEFT_TASKS_IF_FEW))
+    """How often it was looked who holds anything, and so who of them is dead."""
+    return sum(statement == HOLDERS for statement, _ in sent)
 
 
 def claim_in(sent: list[tuple[str, Any]], way: str) -> tuple[str, Any]:
     """The last statement that looked for ready tasks."""
-    if way == "quick":
+    if way == "fast":
         return next(pair for pair in reversed(sent) if pair[0] == CLAIM)
-    return next(pair for pair in reversed(sent) if pair[0] == ready("open", False, "free", one=True))
+    return next(pair for pair in reversed(sent) if pair[0] == ready("open", False, True, True))

@@ -127,11 +127,10 @@ def use_every_verb(url: str) -> None:
         again = board.claim("ann", "t", request_key="k")
         assert again is not None
         again.complete("done")
-        for _ in range(3):  # by the short ways, too
+        for _ in range(3):  # by the fast path, too
             short = board.claim("ann")
             assert short is not None
             short.complete("done")
-        assert board.store.quick is not None
         following = board.claim("ann")
         assert following is not None
         more = following.complete("done", claim_next=True)
@@ -281,10 +280,13 @@ def test_a_reader_can_look_and_is_told_clearly_that_it_can_do_no_more(database: 
     with TaskBoard.open(database.url, worker="owner") as owner:
         owner.add("x", id="t", paths=["src"])
         owner.tell("hello")
+        owner.add("z", id="u", priority=1)
+        mine = owner.claim("owner", "u")
+        assert mine is not None
         with TaskBoard.open(database.role(READER), worker="guest") as board:
             assert board.get("t").description == "x"
-            assert board.tasks()[1] == 1
-            assert [event.action for event in board.changelog()][-2:] == ["added_activity", "sent_message"]
+            assert board.tasks()[1] == 2
+            assert [event.action for event in board.changelog()][-2:] == ["added_activity", "claimed_activity"]
             assert board.recent(task_id="t")
             assert board.messages()
             assert board.ready()
@@ -296,7 +298,7 @@ def test_a_reader_can_look_and_is_told_clearly_that_it_can_do_no_more(database: 
                 lambda: board.add("y"),
                 lambda: board.tell("no"),
                 lambda: board.lock(["src"], "guest"),
-                lambda: board.complete("t", token=1),
+                lambda: board.complete("u", token=mine.token),
                 lambda: board.inbox("guest"),
             ]
             for write in writes:
@@ -307,6 +309,7 @@ def test_a_reader_can_look_and_is_told_clearly_that_it_can_do_no_more(database: 
                 assert "nothing was changed" in caught.value.message
                 assert caught.value.hint
         assert owner.get("t").status == "pending"
+        assert owner.get("u").status == "in_progress"
 
 
 def test_a_role_without_any_grant_is_told_clearly(database: Database) -> None:

@@ -8,8 +8,8 @@ Plain claim: nothing is due, there are as many as asked for, and they ask for no
 known by its token, no files, no review, nobody who waits for the task (`dependants`, which is exact while the row is
 locked: whoever adds an edge changes that row).
 
-If the connection breaks before the answer has come, a claim is looked for by the random `claim_mark` that it left; a
-completion can simply be done again, by its token.
+If the connection breaks before the answer has come, a claim is looked for by the random `claim_mark` that it left, and
+a completion by its token. One that is not there can be made again, which does no harm, also if the first comes late.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dibs.model import BoardTask, Worker
-    from dibs.stores.postgres.round_trips import Connection, Row
+    from dibs.stores.postgres.round_trips import Connection, Row, Statement
     from dibs.stores.postgres.store import PostgresStore
 
 _TOKEN = TASK.split(", ").index("token")
@@ -120,11 +120,15 @@ BY_MARK = f"""
 SELECT {TASK}, 0, NULL FROM dibs.task
 WHERE board = $1 AND status = 'in_progress' AND assigned_to = $2 AND claim_mark = $3 ORDER BY rank, seq
 """
-GONE = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1)"
+BY_TOKEN = f"""
+SELECT {TASK} FROM dibs.task
+WHERE board = $1 AND id = $2 AND token = $3 AND status = 'completed' AND ($4::text IS NULL OR assigned_to = $4)
+"""
+GONE = "SELECT $1 > 0 AND NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1::int)"
 
 
 LOOK_FOR = 5.0
-"""Seconds for which a claim whose answer did not come is looked for."""
+"""Seconds for which it is tried to find out what became of a statement whose answer did not come."""
 
 
 class FastPath:
@@ -167,7 +171,10 @@ class FastPath:
                 store.abandon(connection)
                 return None  # it may be over for the transaction, too; that says so
             store.lost(connection, error)
-            rows = self._look_for(who, mark, connection, error)
+            # First that nothing more can come of it, then whether it came. Behind a pooler the first is not known.
+            rows = self._look_for(
+                (GONE, (connection.pid or 0,)), (BY_MARK, (store.board, who.name, mark)), "a claim", error
+            )
         if not rows or rows[0][0] is None:
             self._misses += 1
             return None
@@ -191,11 +198,12 @@ class FastPath:
         try:
             rows = self._run(connection, COMPLETE, values)
         except psycopg.Error as error:
-            if is_lost(error) or is_unprepared(error) or connection.raw.closed:
-                store.lost(connection, error)
-            else:
+            if not (is_lost(error) or is_unprepared(error) or connection.raw.closed):
                 store.abandon(connection)
-            return None  # the transaction knows a repeated completion by its token
+                return None
+            store.lost(connection, error)
+            found = (BY_TOKEN, (store.board, task_id, token, name))
+            rows = self._look_for(("SELECT true", ()), found, "a completion", error)
         return task_from(rows[0]) if rows else None
 
     def _run(self, connection: Connection, sql: str, values: tuple[object, ...]) -> list[Row]:
@@ -213,24 +221,23 @@ class FastPath:
         store.connections.give(connection)
         return rows
 
-    def _look_for(self, who: Worker, mark: int, connection: Connection, error: BaseException) -> list[Row]:
-        """The claim whose answer did not come, if it was made."""
+    def _look_for(self, over: Statement, found: Statement, what: str, error: BaseException) -> list[Row]:
+        """The rows of what was made, or none once it is over."""
         store = self._store
         began = time.monotonic()
         while True:
             try:
-                # First that nothing more can come of it, then whether it came. Behind a pooler the first is not known.
-                gone = connection.pid is not None and store.ask((GONE, (connection.pid,)))[0][0][0]
-                rows = store.ask((BY_MARK, (store.board, who.name, mark)))[0]
+                is_over = store.ask(over)[0][0][0]
+                rows = store.ask(found)[0]
             except Collision:
-                gone, rows = False, []  # that connection broke as well
+                is_over, rows = False, []  # that connection broke as well
             except BoardUnusable:
-                gone, rows, began = False, [], float("-inf")  # there is no way back
-            if rows or gone:
+                is_over, rows, began = False, [], float("-inf")  # there is no way back
+            if rows or is_over:
                 return rows
             if time.monotonic() - began > LOOK_FOR:
                 raise OutcomeUnknown(
-                    f"the connection to {store.url} was lost during a claim, and the server does not tell what became "
+                    f"the connection to {store.url} was lost during {what}, and the server does not tell what became "
                     "of it",
                     hint="see what you hold before you claim again: dibs list --mine",
                     url=store.url,

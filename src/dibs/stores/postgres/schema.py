@@ -172,6 +172,7 @@ CREATE INDEX task_ready_any ON dibs.task (board, rank, (0 + seq))
     # Writers keep each other out by other means than before, so an older dibs must not work beside this one.
     """
 ALTER TABLE dibs.front RENAME TO ready_watermark;
+ALTER INDEX dibs.front_pkey RENAME TO ready_watermark_pkey;
 ALTER TABLE dibs.ready_watermark RENAME COLUMN lane TO queue;
 ALTER TABLE dibs.ready_watermark RENAME COLUMN low TO floor;
 ALTER TABLE dibs.task RENAME COLUMN stamp TO claim_mark;

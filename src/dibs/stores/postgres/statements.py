@@ -91,19 +91,21 @@ SHARE = "SELECT pg_advisory_xact_lock_shared($1::int, $2::int)"
 FASTER = "dibs: another writer was faster"
 _UNLESS_ALL = f"""SELECT CASE WHEN count(*) = cardinality($2::bigint[]) THEN 1
     ELSE ('{FASTER}; nothing was changed (' || count(*) || ')')::int END"""
-VALIDATE_TASKS = f"""
+_VALIDATE = f"""
 WITH held AS MATERIALIZED (
     SELECT seq, {_VERSION} FROM dibs.task
-    WHERE board = $1 AND seq = ANY($2::bigint[]) ORDER BY seq FOR NO KEY UPDATE SKIP LOCKED)
+    WHERE board = $1 AND seq = ANY($2::bigint[]) ORDER BY seq FOR NO KEY UPDATE@)
 {_UNLESS_ALL}
 FROM held JOIN unnest($2::bigint[], $3::bigint[]) AS seen (seq, version) USING (seq, version)
 """
+VALIDATE_TASKS = {waits: _VALIDATE.replace("@", "" if waits else " SKIP LOCKED") for waits in (False, True)}
 # One that is renewed must not have run out: somebody may have been granted what it covered.
 VALIDATE_LOCKS = f"""
 WITH held AS MATERIALIZED (
     SELECT lock.token, lock.pattern, lock.expires_at, lock.xmin::text::bigint AS version
     FROM dibs.lock JOIN unnest($2::bigint[], $3::text[]) AS seen (token, pattern) USING (token, pattern)
-    WHERE board = $1 ORDER BY lock.pattern, lock.token FOR NO KEY UPDATE OF lock SKIP LOCKED)
+    WHERE board = $1 AND token = ANY($2::bigint[]) ORDER BY lock.pattern, lock.token
+    FOR NO KEY UPDATE OF lock SKIP LOCKED)
 {_UNLESS_ALL}
 FROM held JOIN unnest($2::bigint[], $3::text[], $4::bigint[], $5::bool[]) AS seen (token, pattern, version, renewed)
     USING (token, pattern, version)
@@ -157,28 +159,40 @@ UPDATE dibs.task SET status = $2, assigned_to = $3, depends_on = $4, result = $5
 WHERE board = $1 AND seq = $18
 """
 # Dependencies of a task: ids of what it needs, and its number beside each. `dependants` follows.
-LINK = """
-WITH wanted AS MATERIALIZED (
+_NAMED = """named AS MATERIALIZED (
     SELECT need.seq AS needs, edge.task FROM unnest($2::text[], $3::bigint[]) AS edge (need, task)
-    JOIN dibs.task AS need ON need.board = $1 AND need.id = edge.need),
+    JOIN dibs.task AS need ON need.board = $1 AND need.id = edge.need)"""
+LINK = f"""
+WITH {_NAMED},
 made AS (
-    INSERT INTO dibs.dependency (board, needs, task) SELECT $1, needs, task FROM wanted ON CONFLICT DO NOTHING
+    INSERT INTO dibs.dependency (board, needs, task) SELECT $1, needs, task FROM named ON CONFLICT DO NOTHING
     RETURNING needs)
 UPDATE dibs.task SET dependants = dependants + change.by FROM (
     SELECT needs, count(*) AS by FROM made GROUP BY needs) AS change
 WHERE board = $1 AND seq = change.needs
 """
-UNLINK = """
-WITH gone AS (
-    DELETE FROM dibs.dependency USING unnest($2::text[], $3::bigint[]) AS edge (need, task), dibs.task AS need
-    WHERE need.board = $1 AND need.id = edge.need
-        AND dependency.board = $1 AND dependency.needs = need.seq AND dependency.task = edge.task
-    RETURNING dependency.needs)
+UNLINK = f"""
+WITH {_NAMED},
+gone AS (
+    DELETE FROM dibs.dependency AS edge USING named
+    WHERE edge.board = $1 AND edge.needs = ANY(ARRAY(SELECT needs FROM named))
+        AND edge.needs = named.needs AND edge.task = named.task
+    RETURNING edge.needs)
 UPDATE dibs.task SET dependants = dependants - change.by FROM (
     SELECT needs, count(*) AS by FROM gone GROUP BY needs) AS change
 WHERE board = $1 AND seq = change.needs
 """
-# A task was completed: those that wait for it wait for one less, and no watermark lies above one that is ready now.
+# Where the ready tasks of a rank begin: never above a ready one, and there before one is. A watermark that is low
+# enough is left alone (nobody raises it meanwhile): an upsert would hold its row, and all who make tasks ready would
+# queue up.
+_LOWER = """
+INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor)
+SELECT $1, queue, rank, seq FROM freed WHERE NOT EXISTS (
+    SELECT FROM dibs.ready_watermark AS low
+    WHERE low.board = $1 AND low.queue = freed.queue AND low.rank = freed.rank AND low.floor <= freed.seq)
+ORDER BY queue, rank
+ON CONFLICT (board, queue, rank) DO UPDATE SET floor = excluded.floor WHERE mark.floor > excluded.floor"""
+# A task was completed: those that wait for it wait for one less.
 SATISFY = f"""
 WITH waiting AS MATERIALIZED (
     SELECT seq FROM dibs.task
@@ -190,14 +204,11 @@ lowered AS (
 freed AS (
     SELECT CASE reserved WHEN 'human' THEN 'human' ELSE 'open' END AS queue, rank, min(seq) AS seq
     FROM lowered WHERE {IS_READY} GROUP BY 1, 2)
-INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor) SELECT $1, queue, rank, seq FROM freed
-ON CONFLICT (board, queue, rank) DO UPDATE SET floor = excluded.floor WHERE mark.floor > excluded.floor
+{_LOWER}
 """
-# Where the ready tasks of a rank begin: never above a ready one, and there before one is.
-LOWER_WATERMARKS = """
-INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor)
-SELECT $1, * FROM unnest($2::text[], $3::int[], $4::bigint[])
-ON CONFLICT (board, queue, rank) DO UPDATE SET floor = excluded.floor WHERE mark.floor > excluded.floor
+LOWER_WATERMARKS = f"""
+WITH freed AS (SELECT * FROM unnest($2::text[], $3::int[], $4::bigint[]) AS made (queue, rank, seq))
+{_LOWER}
 """
 
 
@@ -249,7 +260,7 @@ SET holder = excluded.holder, acquired_at = excluded.acquired_at,
 """
 DROP_LOCKS = """
 DELETE FROM dibs.lock USING unnest($2::text[], $3::bigint[]) AS gone (pattern, token)
-WHERE lock.board = $1 AND lock.token = gone.token AND lock.pattern = gone.pattern
+WHERE lock.board = $1 AND lock.token = ANY($3::bigint[]) AND lock.token = gone.token AND lock.pattern = gone.pattern
 """
 
 # The changelog.

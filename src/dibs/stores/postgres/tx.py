@@ -6,8 +6,9 @@ written before it; the last carries the commit.
 How writers that run side by side are kept apart:
 
 - Reads are plain, and every row that is handed out is noted with its version (`xmin`). Whatever is written begins with
-  holding those rows and comparing their versions (`VALIDATE_TASKS`, `VALIDATE_LOCKS`). A row that somebody else is
-  changing, or has changed, is a `Collision`; nobody waits for a row, so nobody waits in a circle.
+  holding those rows and comparing their versions (`VALIDATE_TASKS`, `VALIDATE_LOCKS`). A row that somebody else has
+  changed, or is changing, is a `Collision`. Only who holds nothing yet and needs one row waits for it, so nobody waits
+  in a circle.
 - `ready(claim=True)` and `due` hold what they hand out, and pass over what others hold.
 - Whoever asks for locks in order to grant some holds the board's one key for path locks until its transaction ends.
   Plain work never takes it.
@@ -177,7 +178,8 @@ class PostgresTx:
         made: list[Statement] = []
         if self._unheld:
             seqs = sorted(self._unheld)
-            made.append((q.VALIDATE_TASKS, (board, seqs, [self._versions[seq] for seq in seqs])))
+            waits = len(seqs) == 1 and not self._held and not self._has_path_key
+            made.append((q.VALIDATE_TASKS[waits], (board, seqs, [self._versions[seq] for seq in seqs])))
             self._held |= self._unheld
             self._unheld = set()
         if self._wants_path_key and not self._has_path_key:
