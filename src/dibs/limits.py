@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dibs.errors import Invalid
 from dibs.model import KINDS, RESERVED, BoardTask, Step, TaskStatus, Worker
-from dibs.paths import braces
+from dibs.rules.paths import braces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

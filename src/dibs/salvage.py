@@ -16,9 +16,8 @@ from dibs.errors import DibsError
 from dibs.jsontext import dumps
 from dibs.model import BoardTask, Event, Lock, Message
 from dibs.replay import State
-from dibs.stores import queries as q
-from dibs.stores.rows import event_from, task_from
-from dibs.stores.sqlite import for_reading
+from dibs.stores.rows import EVENT, TASK, event_from, task_from
+from dibs.stores.sqlite.store import for_reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +45,8 @@ class Salvage:
         try:
             # Or the engine would read nothing of a file that is too short, or of which an index is not defined well.
             connection.execute("PRAGMA writable_schema = ON").fetchall()
-            tasks = list(self._read(connection, "tasks", q.TASK, "task", _task))
-            events = list(self._read(connection, "events", q.EVENT, "event", _event))
+            tasks = list(self._read(connection, "tasks", TASK, "task", _task))
+            events = list(self._read(connection, "events", EVENT, "event", _event))
             columns = "sender, content, recipient, time, seq"
             self.messages = list(self._read(connection, "messages", columns, "message", _message))
         finally:

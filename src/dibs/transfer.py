@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeVar
 
     from dibs.board import TaskBoard
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
     T = TypeVar("T")
     Told = Callable[[str, int, int], object]

@@ -20,7 +20,7 @@ from tests.postgres.server import server_for_test
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 CAPABILITIES = frozenset(
     (

@@ -143,7 +143,7 @@ def test_a_claim_and_its_event_and_locks_are_one_step(
     board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.add("x", id="t1", paths=["src"])
-    from dibs import rules
+    from dibs.rules import tasks as rules
 
     def broken(*_: object) -> Event:
         raise ZeroDivisionError

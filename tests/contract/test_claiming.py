@@ -8,7 +8,7 @@ import pytest
 
 from dibs import LeaseLost, NotClaimable, NotFound, TaskBoard, TaskStatus, Worker
 from dibs.errors import Invalid
-from dibs.store import Collision
+from dibs.stores.base import Collision
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 

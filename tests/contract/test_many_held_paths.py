@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dibs import BoardTask, TaskBoard, holds
-from dibs.paths import overlaps
+from dibs import BoardTask, TaskBoard
+from dibs.rules import locks as lock_rules
+from dibs.rules.paths import overlaps
 from tests.contract.people import ANN, BEN, take
 
 pytestmark = pytest.mark.needs("locks", "paths")
@@ -44,7 +45,7 @@ def work_of_a_claim(board: TaskBoard, tasks: int, monkeypatch: pytest.MonkeyPatc
         return locks(tx, *args, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(holds, "overlaps", counted_overlaps)
+        patch.setattr(lock_rules, "overlaps", counted_overlaps)
         patch.setattr(kind, "ready", counted_ready)
         patch.setattr(kind, "locks", counted_locks)
         assert board.claim(ANN) is None

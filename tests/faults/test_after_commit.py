@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dibs import TaskBoard, fs
-from dibs.stores.groupcommit import GroupCommit
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.sqlite.group_commit import GroupCommit
+from dibs.stores.sqlite.store import SqliteStore
 from tests.processes.harness import Crew, assert_whole, path_of
 
 STRACE = shutil.which("strace")

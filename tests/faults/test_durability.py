@@ -17,8 +17,8 @@ import pytest
 
 from dibs import TaskBoard, fs
 from dibs.errors import BoardUnusable, OutcomeUnknown
-from dibs.stores import groupcommit
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.sqlite import group_commit
+from dibs.stores.sqlite.store import SqliteStore
 from tests.processes.harness import Crew, assert_whole, path_of, rows
 
 STRACE = shutil.which("strace")
@@ -138,7 +138,7 @@ def test_company_is_waited_for_if_it_was_there_just_now(
     waited: list[float] = []
     clock = SimpleNamespace(monotonic_ns=lambda: 10**15 + 10**8 * len(waited), sleep=waited.append)
     with_company(url, ended)
-    monkeypatch.setattr(groupcommit, "time", clock)
+    monkeypatch.setattr(group_commit, "time", clock)
     with TaskBoard.open(url, worker="w") as board:
         board.tell("two")
         assert len(board.messages()) == 2
@@ -160,7 +160,7 @@ def test_whoever_gets_more_than_its_share_queues_at_the_gate(
     monkeypatch.setattr(fs, "lock", watched)
     writers = [2**22 + n // 2 % others if others and n % 2 else os.getpid() for n in range(256)]
     with TaskBoard.open(url, worker="w", durability="normal") as board:
-        for _ in range(groupcommit.SHARES - 1):
+        for _ in range(group_commit.SHARES - 1):
             board.tell("one of ours")
         with open(f"{path_of(url)}-sync", "r+b") as file:
             file.write((2560).to_bytes(8, "little"))
@@ -398,7 +398,7 @@ def test_what_a_killed_process_committed_and_did_not_count_is_synced_before_a_re
             def killed(self: object, number: int) -> None:
                 raise SystemExit
 
-            patch.setattr(groupcommit.GroupCommit, "count_commit", killed)
+            patch.setattr(group_commit.GroupCommit, "count_commit", killed)
             with pytest.raises(SystemExit):
                 board.complete("one", "done", token=task.token)
         before = sync.count

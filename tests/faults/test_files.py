@@ -15,8 +15,8 @@ import pytest
 
 from dibs import TaskBoard, fs
 from dibs.errors import BoardUnusable, NoBoard
-from dibs.stores.schema import MIGRATIONS
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.sqlite.schema import MIGRATIONS
+from dibs.stores.sqlite.store import SqliteStore
 from tests.processes.harness import Crew, assert_whole, environment, rows
 
 Bytes = dict[str, bytes | None]

@@ -18,7 +18,7 @@ import pytest
 
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.errors import Busy, DependencyCycle, Duplicate, NotClaimable
-from dibs.store import Collision
+from dibs.stores.base import Collision
 from dibs.stores.postgres.round_trips import Connection
 from tests.postgres.server import Server
 from tests.processes.harness import PATIENCE, wait_until
@@ -84,7 +84,7 @@ class Party:
         store.fail = noted
 
     def waits(self) -> bool:
-        """For the other: in the server, or by coming again and again (`dibs.store.Collision`)."""
+        """For the other: in the server, or by coming again and again (`dibs.stores.base.Collision`)."""
         return self._was_sent_back or bool(self._watch.execute(WAITING, [self.name]).fetchall()[0][0])
 
     def begin(self, call: Callable[[], T]) -> Begun[T]:
@@ -213,9 +213,9 @@ def test_of_two_who_are_about_to_lock_the_same_one_waits_and_is_refused(
 
 
 def grant(board: TaskBoard, tx: Any, pattern: str) -> None:
-    from dibs import holds
+    from dibs.rules import locks as lock_rules
 
-    granted, event = holds.take([pattern], False, [], ANN, tx.draw(1)[0], tx.now, 600.0, None)
+    granted, event = lock_rules.take([pattern], False, [], ANN, tx.draw(1)[0], tx.now, 600.0, None)
     tx.save_locks(granted)
     tx.append([event])
 

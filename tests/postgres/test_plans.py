@@ -17,7 +17,8 @@ import psycopg
 import pytest
 from psycopg import sql as pgsql
 
-from dibs import TaskBoard, Worker, rules
+from dibs import TaskBoard, Worker
+from dibs.rules import tasks as rules
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.fast_path import CLAIM, COMPLETE
 from dibs.stores.postgres.round_trips import Connection, _written

@@ -189,7 +189,7 @@ def grab(url: str, name: str, seed: str, rounds: str) -> None:
 
 
 def files_under(pattern: str) -> list[str]:
-    """Which files of a small world a pattern covers, spelt out by hand: an oracle without any code of `dibs.paths`."""
+    """Which files of a small world a pattern covers, spelt out by hand: an oracle without any code of ours."""
     return {
         "src/**": ["src/a/x.py", "src/a/y.py", "src/b/y.py", "src/b/z.py"],
         "src/a/**": ["src/a/x.py", "src/a/y.py"],
@@ -596,7 +596,7 @@ def claim_at_a_word(url: str, name: str) -> None:
 def work_by_a_clock(url: str, name: str, hands: str) -> None:
     """Do what is told, by a wall clock that stands apart by as many seconds as are in a file."""
     from dibs.clock import Clock
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     class Skewed(Clock):
         def wall(self) -> float:
@@ -624,7 +624,7 @@ def work_by_a_clock(url: str, name: str, hands: str) -> None:
 def commit_slowly(url: str, name: str, count: str, pause: str) -> None:
     """Commit, with a disk whose sync takes some milliseconds; says how many syncs that took."""
     from dibs import fs
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     syncs = 0
 
@@ -647,7 +647,7 @@ def fork_beside_failing_syncs(url: str, count: str) -> None:
 
     from dibs import fs
     from dibs.errors import OutcomeUnknown
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     syncs = 0
     is_over = False
@@ -690,7 +690,7 @@ def commit_in_view(url: str, count: str) -> None:
 
 def die_in_sync(url: str, task_id: str, token: str) -> None:
     """Complete a task and die between the commit and its sync."""
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     def sync(fd: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -701,7 +701,7 @@ def die_in_sync(url: str, task_id: str, token: str) -> None:
 
 def stand_in_sync(url: str) -> None:
     """Commit, and stay in the sync until told to go on."""
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     def sync(fd: int) -> None:
         say("syncing")

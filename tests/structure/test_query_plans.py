@@ -10,8 +10,9 @@ import apsw
 import pytest
 
 from dibs import TaskBoard
-from dibs.stores import queries as q
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.rows import TASK
+from dibs.stores.sqlite import queries as q
+from dibs.stores.sqlite.store import SqliteStore
 
 Plan = list[str]
 
@@ -134,7 +135,7 @@ def test_what_is_asked_for_in_order_comes_in_order(database: apsw.Connection, na
 def test_a_page_of_a_list_comes_in_order_from_the_index_of_its_group(database: apsw.Connection, group: str) -> None:
     condition, order = q.GROUPS[group]
     only = " AND reserved = 'any'" if group == "ready" else ""  # as `SqlTx.page` asks: one reservation at a time
-    steps = plan(database, f"SELECT {q.TASK} FROM task WHERE {condition}{only} ORDER BY {order} LIMIT ?")
+    steps = plan(database, f"SELECT {TASK} FROM task WHERE {condition}{only} ORDER BY {order} LIMIT ?")
     assert len(steps) == 1
     assert f"USING INDEX {GROUP_INDEX[group]}" in steps[0], steps
 
@@ -143,7 +144,7 @@ def test_a_page_of_a_list_comes_in_order_from_the_index_of_its_group(database: a
 @pytest.mark.parametrize("name", sorted(q.FILTERS))
 def test_a_filter_looks_only_at_its_group_or_its_own_index(database: apsw.Connection, group: str, name: str) -> None:
     condition, order = q.GROUPS[group]
-    for select in ("count(*)", q.TASK):
+    for select in ("count(*)", TASK):
         steps = plan(database, f"SELECT {select} FROM task WHERE {condition} AND {q.FILTERS[name]} ORDER BY {order}")
         through = ("task_parent", GROUP_INDEX[group]) if name == "parent" else (GROUP_INDEX[group],)
         assert any(f"INDEX {index}" in steps[0] for index in through), steps

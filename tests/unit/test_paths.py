@@ -17,7 +17,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dibs.errors import Invalid
-from dibs.paths import (
+from dibs.rules.paths import (
     below,
     braces,
     case_insensitive,

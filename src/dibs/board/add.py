@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dibs import limits, rules
+from dibs import limits
 from dibs.board.core import retried
 from dibs.board.leases import keep_alive
 from dibs.errors import DependencyCycle, Duplicate, Invalid, NotFound, quoted
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, BoardTask, Worker
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.board.core import Core
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
 
 def add(

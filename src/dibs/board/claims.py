@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dibs import holds, limits, rules
+from dibs import limits
 from dibs.board import leases
 from dibs.board.core import fetch, retried
 from dibs.board.endings import end, give_back, history
@@ -10,8 +10,10 @@ from dibs.board.token_memory import binding
 from dibs.errors import Busy, DibsError, NotClaimable
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, REVIEW, BoardTask, Event, Lock, Worker
-from dibs.nearby import Near
-from dibs.store import Collision
+from dibs.rules import locks as lock_rules
+from dibs.rules import tasks as rules
+from dibs.rules.lock_index import LockIndex
+from dibs.stores.base import Collision
 from dibs.worker import is_dead
 
 TYPE_CHECKING = False
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from dibs.board.core import Core
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
     T = TypeVar("T")
 
@@ -188,7 +190,7 @@ def _claim(
 def _take(core: Core, tx: Tx, task: BoardTask, who: Worker, token: int, lease: float | None) -> BoardTask:
     length = rules.lease_length(who, lease, core.lease)
     core.leases.expect(who, length)
-    locks = holds.for_task(task, who, token, tx.now, length, core.paths.worktree) if task.paths else []
+    locks = lock_rules.for_task(task, who, token, tx.now, length, core.paths.worktree) if task.paths else []
     event = rules.claim(task, who, token, tx.now, length, locks)
     tx.save([task])
     tx.save_locks(locks)
@@ -235,7 +237,7 @@ def _named(core: Core, tx: Tx, who: Worker, task_id: str, reaped: bool) -> Board
 def path_conflicts(tx: Tx, task: BoardTask, who: Worker | None) -> list[Lock]:
     if not task.paths:
         return []
-    return holds.conflicts(task.paths, False, tx.locks(task.paths), who, tx.now)
+    return lock_rules.conflicts(task.paths, False, tx.locks(task.paths), who, tx.now)
 
 
 def available(tx: Tx, who: Worker, n: int, claim: bool = False) -> list[BoardTask]:
@@ -245,7 +247,7 @@ def available(tx: Tx, who: Worker, n: int, claim: bool = False) -> list[BoardTas
     if claim:
         batch = tx.ready(reserved, n, claim=True)
         paths = [path for task in batch for path in task.paths]
-        near = Near(tx.locks(paths)) if paths else None
+        near = LockIndex(tx.locks(paths)) if paths else None
         free = [task for task in batch if _is_free(task, who, near, tx.now)]
         if len(free) == n:
             return free
@@ -253,10 +255,10 @@ def available(tx: Tx, who: Worker, n: int, claim: bool = False) -> list[BoardTas
     free = []
     after: BoardTask | None = None
     held: list[list[str]] = []
-    locks: Near | None = None
+    locks: LockIndex | None = None
     while batch := tx.ready(reserved, size, after, held):
         if locks is None and any(task.paths for task in batch):
-            locks = Near(tx.locks(["**"]))
+            locks = LockIndex(tx.locks(["**"]))
         for task in batch:
             if _is_free(task, who, locks, tx.now):
                 free.append(task)
@@ -270,11 +272,13 @@ def available(tx: Tx, who: Worker, n: int, claim: bool = False) -> list[BoardTas
     return free
 
 
-def _is_free(task: BoardTask, who: Worker, locks: Near | None, now: float) -> bool:
+def _is_free(task: BoardTask, who: Worker, locks: LockIndex | None, now: float) -> bool:
     """Could this ready task be given to `who`, as far as other names and these locks are concerned?"""
     if rules.is_anothers(task, who):
         return False
-    return not task.paths or locks is None or not holds.conflicts(task.paths, False, locks.to(task.paths), who, now)
+    return (
+        not task.paths or locks is None or not lock_rules.conflicts(task.paths, False, locks.to(task.paths), who, now)
+    )
 
 
 # -- ending a claim

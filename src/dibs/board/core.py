@@ -14,14 +14,14 @@ from dibs.board.reaper import Reaper
 from dibs.board.token_memory import TokenMemory
 from dibs.errors import NotFound
 from dibs.model import BoardTask, Worker
-from dibs.store import Collision
+from dibs.stores.base import Collision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Concatenate, ParamSpec, TypeVar
 
-    from dibs.store import Store, Tx
+    from dibs.stores.base import Store, Tx
 
     T = TypeVar("T")
     P = ParamSpec("P")

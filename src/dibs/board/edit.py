@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dibs import limits, rules
+from dibs import limits
 from dibs.board.core import fetch, retried
 from dibs.board.leases import keep_alive
 from dibs.errors import DependencyCycle, NotFound, quoted
 from dibs.model import BoardTask, Worker
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dibs.board.core import Core
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
 
 @retried

@@ -3,14 +3,15 @@ has it. `end` is the one place for that."""
 
 from __future__ import annotations
 
-from dibs import holds, rules
 from dibs.model import COMPLETED, IN_PROGRESS, BoardTask, Event, Lock, Worker
+from dibs.rules import locks as lock_rules
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
 
 def end(tx: Tx, task: BoardTask, event: Event) -> None:
@@ -43,4 +44,4 @@ def history(tx: Tx, task: BoardTask) -> list[Event]:
 def drop(tx: Tx, locks: Sequence[Lock], who: Worker, why: str | None = None) -> None:
     if locks:
         tx.drop_locks([(lock.pattern, lock.token) for lock in locks])
-        tx.append([holds.dropped(locks, who, why)])
+        tx.append([lock_rules.dropped(locks, who, why)])

@@ -11,7 +11,7 @@ from dibs.worker import from_environment, of_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 
 class Identity:
@@ -39,7 +39,7 @@ class Identity:
 
     def _admit(self, name: str) -> None:
         """Let a worker go on under a name that could not be chosen today, if it has been on this board before."""
-        from dibs.acquaintance import is_known
+        from dibs.recipient_hints import is_known
 
         if not is_known(self._store, name):
             limits.new_name(name)

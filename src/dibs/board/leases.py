@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
-from dibs import holds, limits, rules
+from dibs import limits
 from dibs.board.core import fetch, retried
 from dibs.board.token_memory import binding
 from dibs.model import BoardTask, Lock, Worker
+from dibs.rules import locks as lock_rules
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from dibs.board.core import Core
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
     T = TypeVar("T")
 
@@ -38,7 +40,7 @@ def keep_alive(core: Core, tx: Tx, who: Worker) -> None:
     loose = [lock for lock in locks if lock.task_id is None and lock.expires_at - tx.now < FRESH * lock.lease]
     stale = [lock for lock in locks if lock.task_id in renewed] + loose
     events = [rules.renew(task, tx.now, None) for task in old]
-    holds.renew(stale, tx.now)
+    lock_rules.renew(stale, tx.now)
     if loose:
         events.append(rules.event("renewed_locks", who, None, locks=[rules.lock_data(lock) for lock in loose]))
     if events:
@@ -107,7 +109,7 @@ def extend(core: Core, tx: Tx, task: BoardTask, locks: list[Lock], lease: float 
     if task.holder is not None:
         core.leases.expect(task.holder, task.lease or 60.0)
     if locks:
-        holds.renew(locks, tx.now, task.lease)
+        lock_rules.renew(locks, tx.now, task.lease)
         tx.save_locks(locks)
     tx.save([task])
     tx.append([event])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 
-from dibs import holds, limits, rules
+from dibs import limits
 from dibs.board.core import retried
 from dibs.board.endings import drop
 from dibs.board.leases import heartbeat, keep_alive
 from dibs.errors import Busy, Invalid, NotFound, quoted
 from dibs.model import Lock, Worker
-from dibs.store import Collision
+from dibs.rules import locks as lock_rules
+from dibs.rules import tasks as rules
+from dibs.stores.base import Collision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,14 +45,14 @@ def lock(
     def attempt(core: Core) -> list[Lock]:
         with core.store.write() as tx:
             held = tx.locks(asked)
-            if (against := holds.conflicts(asked, shared, held, who, tx.now)) and core.reaper.reap(tx):
+            if (against := lock_rules.conflicts(asked, shared, held, who, tx.now)) and core.reaper.reap(tx):
                 held = tx.locks(asked)
-                against = holds.conflicts(asked, shared, held, who, tx.now)
+                against = lock_rules.conflicts(asked, shared, held, who, tx.now)
             # Stores may hand out more than what overlaps; the changelog must not depend on how much.
-            drop(tx, holds.run_out(asked, held, tx.now), rules.SYSTEM, "expired")
+            drop(tx, lock_rules.run_out(asked, held, tx.now), rules.SYSTEM, "expired")
             if against:
-                raise holds.busy(against, tx.now)
-            granted, event = holds.take(patterns, shared, held, who, tx.draw(1)[0], tx.now, length, tree)
+                raise lock_rules.busy(against, tx.now)
+            granted, event = lock_rules.take(patterns, shared, held, who, tx.draw(1)[0], tx.now, length, tree)
             tx.save_locks(granted)
             tx.append([event])
             core.leases.expect(who, length)
@@ -89,7 +91,7 @@ def unlock(core: Core, paths: Sequence[str] | None, worker: Worker | str) -> lis
             for spellings in wanted:
                 if all(lock.pattern not in spellings for lock in gone):
                     raise _not_held(
-                        spellings[0], who, holds.conflicts(spellings, False, tx.locks(spellings), who, tx.now)
+                        spellings[0], who, lock_rules.conflicts(spellings, False, tx.locks(spellings), who, tx.now)
                     )
             for lock in gone:
                 if lock.task_id is not None:
@@ -108,7 +110,7 @@ def locks(core: Core, paths: Sequence[str] | None = None) -> list[Lock]:
     patterns = None if paths is None else [name for p in limits.paths(paths) for name in core.paths.spellings(p)]
     with core.store.read() as tx:
         held = [lock for lock in tx.locks(patterns) if lock.expires_at > tx.now]
-        return held if patterns is None else holds.conflicts(patterns, False, held, None, tx.now)
+        return held if patterns is None else lock_rules.conflicts(patterns, False, held, None, tx.now)
 
 
 def _not_held(path: str, who: Worker, against: Sequence[Lock]) -> NotFound:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from dibs import limits, rules
+from dibs import limits
 from dibs.board.core import retried
 from dibs.board.leases import keep_alive
 from dibs.jsontext import dumps, loads
 from dibs.model import Message, Worker
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dibs.board.core import Core
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
 
 FOR_NEWCOMERS = 100

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dibs.errors import Invalid
-from dibs.paths import fold, normalise
 from dibs.places import Ground, working_directory
+from dibs.rules.paths import fold, normalise
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 
 class PathNames:

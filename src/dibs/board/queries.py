@@ -3,14 +3,16 @@ waiting."""
 
 from __future__ import annotations
 
-from dibs import holds, limits, rules
+from dibs import limits
 from dibs.board.claims import available, path_conflicts
 from dibs.board.core import fetch
 from dibs.board.leases import until
 from dibs.board.recovery import recover
 from dibs.errors import AmbiguousId, NotFound
 from dibs.model import BoardTask, TaskStatus, Worker
-from dibs.nearby import Near
+from dibs.rules import locks as lock_rules
+from dibs.rules import tasks as rules
+from dibs.rules.lock_index import LockIndex
 from dibs.worker import is_dead
 
 TYPE_CHECKING = False
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.board.core import Core
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
 
 def status(core: Core) -> list[dict[str, Any]]:
@@ -116,8 +118,8 @@ def kept_by_files(core: Core, tasks: Sequence[BoardTask], worker: Worker | str |
         return set()
     who = core.identity.named(worker)
     with core.store.read() as tx:
-        near, now = Near(tx.locks()), tx.now
-    return {t.id for t in wanted if holds.conflicts(t.paths, False, near.to(t.paths), who, now)}
+        near, now = LockIndex(tx.locks()), tx.now
+    return {t.id for t in wanted if lock_rules.conflicts(t.paths, False, near.to(t.paths), who, now)}
 
 
 def held_by(core: Core, worker: Worker | str) -> list[BoardTask]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import time
 
-from dibs import rules
 from dibs.board.endings import drop, give_back
 from dibs.model import BoardTask, Lock, Worker
+from dibs.rules import tasks as rules
 from dibs.worker import boot, is_dead
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
 SWEEP = 1000
 """Claims, or locks, that are given back by one look at most."""

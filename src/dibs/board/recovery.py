@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dibs import limits, rules
+from dibs import limits
 from dibs.board.core import fetch, retried
 from dibs.board.endings import drop, give_back
 from dibs.board.reaper import SWEEP
 from dibs.errors import Busy, Invalid, NotHolder, WrongStatus, quoted
 from dibs.model import IN_PROGRESS, BoardTask, Worker
+from dibs.rules import tasks as rules
 from dibs.times import FOREVER
 from dibs.worker import is_alive
 

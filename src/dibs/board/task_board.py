@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 
-from dibs import rules
 from dibs.board import acquire as _acquire
 from dibs.board import add as _add
 from dibs.board import claims as _claims
@@ -35,6 +34,7 @@ from dibs.board import recovery as _recovery
 from dibs.board import transitions as _transitions
 from dibs.board.core import Core, retried
 from dibs.model import COMPLETED, PENDING
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from dibs.clock import Clock
     from dibs.model import BoardTask, Worker
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
     T = TypeVar("T")
     P = ParamSpec("P")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dibs import limits, rules
+from dibs import limits
 from dibs.board.core import fetch, retried
 from dibs.board.endings import end, history
 from dibs.board.leases import extend, keep_alive, locks_of
 from dibs.board.token_memory import binding
 from dibs.errors import Invalid
 from dibs.model import IN_PROGRESS, BoardTask, Event, Worker
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dibs.board.core import Core
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
 
 _STEP_VERBS = {"add": "add a step to", "start": "start a step of", "done": "finish a step of", "skip": "skip a step of"}

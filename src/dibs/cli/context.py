@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dibs.board import TaskBoard
     from dibs.cli.args import Args
     from dibs.model import Worker
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
     T = TypeVar("T")
 

@@ -176,7 +176,7 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
         return
     import apsw
 
-    from dibs.stores.schema import MIGRATIONS
+    from dibs.stores.sqlite.schema import MIGRATIONS
 
     folder = os.path.dirname(path)
     wal = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
@@ -219,7 +219,7 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
 def _connection(path: str) -> apsw.Connection:
     import apsw
 
-    from dibs.stores.sqlite import for_reading
+    from dibs.stores.sqlite.store import for_reading
 
     name, flags = for_reading(path)
     return apsw.Connection(name, flags=flags)
@@ -227,8 +227,8 @@ def _connection(path: str) -> apsw.Connection:
 
 def _gate(report: Report, path: str) -> None:
     """Does somebody keep all others from writing?"""
-    from dibs.stores import gate
-    from dibs.stores.sqlite import side_files
+    from dibs.stores.sqlite import gate
+    from dibs.stores.sqlite.store import side_files
 
     holder = gate.look(side_files(path)[0])
     if holder is None or not (holder.stopped or holder.seconds >= gate.TELL):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.hooks.answers import Answer
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 CLIENTS = {"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool", "cursor": "preToolUse"}
 """With the event that a denial is to name where the client's own words could not be read."""

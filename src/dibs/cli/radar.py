@@ -76,7 +76,7 @@ class _Held:
         self._folds = board.core.paths.case_insensitive
 
     def of(self, overlap: Overlap) -> list[Lock]:
-        from dibs.paths import covers, fold
+        from dibs.rules.paths import covers, fold
 
         path = f"{self._prefix}/{overlap.path}" if self._prefix else overlap.path
         if self._folds:

@@ -115,7 +115,7 @@ def tell(ctx: Context, args: Args) -> int:
 
 
 def _remark(ctx: Context, to: str) -> str:
-    from dibs.acquaintance import if_unknown
+    from dibs.recipient_hints import if_unknown
 
     try:
         return if_unknown(ctx.board, to, ctx.worker)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.model import BoardTask, Event
-    from dibs.rules import Reason
+    from dibs.rules.tasks import Reason
 
 LIMIT = 50
 NO_LIMIT = 2**31

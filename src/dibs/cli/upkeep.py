@@ -15,7 +15,7 @@ from dibs.cli.render import cut, number, one_line, safe
 from dibs.copying import copy, is_dialect
 from dibs.errors import BoardUnusable, DibsError, Invalid, NoBoard, Unsupported, quoted
 from dibs.stores.rows import damaged
-from dibs.stores.sqlite import side_files
+from dibs.stores.sqlite.store import side_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

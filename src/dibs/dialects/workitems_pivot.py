@@ -9,12 +9,13 @@ transaction of the board.
 
 from __future__ import annotations
 
-from dibs import limits, rules
+from dibs import limits
 from dibs.board.core import fetch
 from dibs.dialects.workitems import WorkItemsStore
 from dibs.dialects.workitems_tx import ItemsTx
 from dibs.errors import Unsupported, WrongStatus, quoted
 from dibs.model import CANCELLED, COMPLETED, PENDING, BoardTask, Event, Worker
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

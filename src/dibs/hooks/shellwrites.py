@@ -16,7 +16,7 @@ import os
 from dibs.hooks.patches import paths as patch_paths
 from dibs.hooks.programs import PROGRAMS, past_runners, split
 from dibs.hooks.shellwords import CLOSE, OPEN, UNREAD, Command, Word, parse
-from dibs.paths import BRACES, alternatives
+from dibs.rules.paths import BRACES, alternatives
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 
-from dibs import clients, holds, limits
+from dibs import clients, limits
 from dibs.errors import Invalid
 from dibs.model import Worker
-from dibs.paths import covers
+from dibs.rules import locks as lock_rules
+from dibs.rules.paths import covers
 from dibs.worker import is_alive, is_dead, role_of
 
 TYPE_CHECKING = False
@@ -94,7 +95,7 @@ def conflicts(board: Core, wanted: Sequence[Sequence[str]], me: Identity) -> lis
     found = []
     with board.store.read() as tx:
         for spellings in wanted:
-            for lock in holds.conflicts(spellings, False, tx.locks(spellings), None, tx.now):
+            for lock in lock_rules.conflicts(spellings, False, tx.locks(spellings), None, tx.now):
                 if not me.owns(lock) and not is_dead(lock.holder):
                     found.append(Conflict(spellings[0], lock, lock.expires_at - tx.now))
     return found

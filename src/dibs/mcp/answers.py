@@ -13,7 +13,7 @@ from typing import Any
 
 from dibs.errors import DibsError
 from dibs.model import PENDING, BoardTask, Event, Lock, Message, Worker
-from dibs.rules import Reason
+from dibs.rules.tasks import Reason
 from dibs.times import FOREVER, iso
 from dibs.wire import event_json, lock_json, message_json, readable, task_json
 

@@ -32,7 +32,7 @@ from dibs.times import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 FILE = "mcp-tokens.json"
 FILE_BYTES = 1 << 20

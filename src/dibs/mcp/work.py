@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from dibs import rules
 from dibs.errors import DibsError, NotClaimable, NotFound
 from dibs.mcp import answers
 from dibs.mcp.answers import Answer
@@ -18,6 +17,7 @@ from dibs.mcp.arguments import Arguments
 from dibs.mcp.seat import WAIT, Call, report
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, OPEN, PENDING, REVIEW, BoardTask, Event, TaskStatus
 from dibs.pool import notice
+from dibs.rules import tasks as rules
 
 PAGE = 20
 LOCKS = 20

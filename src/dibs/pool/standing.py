@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from dibs import rules
 from dibs.board import TaskBoard
 from dibs.errors import Unsupported, quoted
 from dibs.model import (
@@ -27,6 +26,7 @@ from dibs.model import (
     TaskStatus,
     Worker,
 )
+from dibs.rules import tasks as rules
 
 MESSAGES = 5
 READY = 64

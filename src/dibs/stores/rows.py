@@ -5,12 +5,20 @@ from __future__ import annotations
 from dibs.errors import BoardUnusable
 from dibs.jsontext import dumps, loads
 from dibs.model import Blocker, BoardTask, Event, Lock, Step, TaskStatus, Worker
-from dibs.paths import literal_prefix
+from dibs.rules.paths import literal_prefix
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+TASK = (
+    "seq, id, description, status, assigned_to, depends_on, result, rank, created_at, claimed_at, completed_at, token, "
+    "lease, lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, "
+    "max_attempts, created_by, unmet, last_event"
+)
+LOCK = "pattern, holder, token, acquired_at, expires_at, lease, shared, task_id, worktree"
+EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data"
 
 _STATUS = TaskStatus._members
 _workers: dict[str, Worker] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from dibs.stores.queries import EVENT, LOCK, TASK
+from dibs.stores.rows import EVENT, LOCK, TASK
 
 IS_READY = "status = 'pending' AND unmet = 0 AND open_blockers = 0"
 _IS_CLOSED = "status IN ('completed', 'failed', 'cancelled')"

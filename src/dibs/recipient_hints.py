@@ -6,13 +6,13 @@ somebody who comes later, so the board takes any name. The board asks for a work
 
 from __future__ import annotations
 
-from dibs import rules
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.board import TaskBoard
     from dibs.model import Worker
-    from dibs.store import Store, Tx
+    from dibs.stores.base import Store, Tx
 
 LATELY = 200
 """So many events and messages are looked at for the names of workers."""

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-TASK = (
-    "seq, id, description, status, assigned_to, depends_on, result, rank, created_at, claimed_at, completed_at, token, "
-    "lease, lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, "
-    "max_attempts, created_by, unmet, last_event"
-)
-LOCK = "pattern, holder, token, acquired_at, expires_at, lease, shared, task_id, worktree"
-EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data"
+from dibs.stores.rows import EVENT, LOCK, TASK
+
 _IS_READY = "status = 'pending' AND unmet = 0 AND open_blockers = 0"
 # A partial index serves only queries that repeat its condition.
 _IS_CLOSED = "status IN ('completed', 'failed', 'cancelled')"

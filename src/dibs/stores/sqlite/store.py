@@ -36,14 +36,14 @@ from dibs.clock import read as read_clock
 from dibs.errors import BoardUnusable, DibsError, Invalid, NoBoard, OutcomeUnknown
 from dibs.ids import random_ids
 from dibs.model import COMPLETED, TaskStatus
-from dibs.stores import queries as q
-from dibs.stores.gate import Gate
-from dibs.stores.groupcommit import GroupCommit
+from dibs.stores.clock_jump import move_leases
 from dibs.stores.rows import damaged
-from dibs.stores.schema import APPLICATION_ID, MIGRATIONS, MOVED, MOVED_ID
-from dibs.stores.shift import move_leases
-from dibs.stores.sql import SqlTx, contains
-from dibs.stores.sqlite_errors import BUSY_MS, foreign, leftover, moved, read_only, second_name, translate, unconfirmed
+from dibs.stores.sqlite import queries as q
+from dibs.stores.sqlite.errors import BUSY_MS, foreign, leftover, moved, read_only, second_name, translate, unconfirmed
+from dibs.stores.sqlite.gate import Gate
+from dibs.stores.sqlite.group_commit import GroupCommit
+from dibs.stores.sqlite.schema import APPLICATION_ID, MIGRATIONS, MOVED, MOVED_ID
+from dibs.stores.sqlite.tx import SqlTx, contains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

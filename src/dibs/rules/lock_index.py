@@ -4,7 +4,7 @@ seconds; two patterns overlap only if the literal prefix of one is the other's, 
 
 from __future__ import annotations
 
-from dibs.paths import literal_prefix, prefix_range
+from dibs.rules.paths import literal_prefix, prefix_range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dibs.model import Lock
 
 
-class Near:
+class LockIndex:
     def __init__(self, locks: Iterable[Lock]) -> None:
         self._by_prefix: dict[str, list[Lock]] = {}
         for lock in locks:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dibs.errors import Busy, quoted
 from dibs.model import BoardTask, Lock, Worker
-from dibs.paths import overlaps
-from dibs.rules import event, lock_data
+from dibs.rules.paths import overlaps
+from dibs.rules.tasks import event, lock_data
 from dibs.times import remaining
 
 TYPE_CHECKING = False

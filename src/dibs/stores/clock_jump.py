@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
     class ClockedTx(Tx, Protocol):
         def shift_requests(self, seconds: float) -> None:

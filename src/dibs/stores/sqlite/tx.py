@@ -1,4 +1,4 @@
-"""The one transaction over SQL: rows to objects and back, and the verbs of `dibs.store.Tx` as statements of
+"""The one transaction over SQL: rows to objects and back, and the verbs of `dibs.stores.base.Tx` as statements of
 `queries`.
 
 It knows no connection: it is given a function that runs a statement and returns all rows, one that runs a statement
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dibs.jsontext import dumps
 from dibs.model import OPEN, BoardTask, Event, Lock, Message, TaskStatus, Worker
-from dibs.paths import literal_prefix, prefix_range
-from dibs.stores import queries as q
+from dibs.rules.paths import literal_prefix, prefix_range
 from dibs.stores.rows import (
+    TASK,
     damaged,
     event_from,
     event_row,
@@ -24,6 +24,7 @@ from dibs.stores.rows import (
     task_from,
     worker_from,
 )
+from dibs.stores.sqlite import queries as q
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ KEEP_REQUESTS = 7 * 86_400.0
 
 
 class SqlTx:
-    """See `dibs.store.Tx`.
+    """See `dibs.stores.base.Tx`.
 
     Changed tasks and new events are gathered and written by `flush`, which every read of those tables calls first: a
     task that changes twice is written once, and each event can name the task's event before it (`previous`), each
@@ -331,7 +332,7 @@ class SqlTx:
             for part in parts:
                 only = "" if part is None else f" AND reserved = '{part}'"
                 found += self._rows(
-                    f"SELECT {q.TASK} FROM task WHERE {condition}{only}{where} ORDER BY {order} LIMIT ?",
+                    f"SELECT {TASK} FROM task WHERE {condition}{only}{where} ORDER BY {order} LIMIT ?",
                     (*values, offset + limit - len(rows)),
                 )
             if group == "ready":
