@@ -1,4 +1,4 @@
-"""A board at which somebody works, behind something that counts trips to the server."""
+"""A board at which somebody works, behind something that counts round trips to the server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from tests.postgres.proxy import Proxy
 
 ANN = Worker("ann", session="s1")
 BEN = Worker("ben", session="s1")
+EVE = Worker("eve", "human", session="e")
 DEAD = Worker("ghost", session="g", host=host(), pid=2**22 + 1, started="1", boot=boot())
-BOUND = 3
-"""Trips that a claim or a completion takes at most."""
+BOUND = 5
+"""Trips that any verb takes at most while nothing has run out or died, nothing is to be renewed, and nobody is in its
+way."""
 
 
 class Desk:
@@ -40,6 +42,12 @@ class Desk:
             task = self.board.claim(ANN)
             assert task is not None
             task.complete()
+
+    def settled(self) -> None:
+        """It is time neither to look for the dead nor to see what is to be renewed."""
+        self.board._reaped = self.clock.wall()
+        for who in (ANN, BEN, DEAD, EVE):
+            self.board._looked(who, self.clock.wall(), 60.0)
 
     def late(self) -> None:
         """It is time to look for the dead, however slow the last look was."""
