@@ -1,10 +1,9 @@
-"""What all tests share, and which of them are part of every run."""
+"""What all tests share."""
 
 from __future__ import annotations
 
 import os
 import signal
-import zlib
 
 import pytest
 
@@ -29,30 +28,6 @@ load_profile()
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = seed()
-
-
-SAMPLED = {
-    "tests/setup/test_prove.py": 5,
-    "tests/setup/test_keeping.py": 4,
-    "tests/postgres/test_connection.py": 3,
-    "tests/postgres/test_locking.py": 2,
-    "tests/postgres/test_server.py": 3,
-}
-"""Files with many variants of a few tests, each of which starts several processes: one in so many is part of every run,
-the others are for `make test-long`."""
-SLOW_DIALECTS = ("bilu", "workitems", "workflow")
-"""Half of the contract is tried on these in every run: they differ in files, of which tests/dialects knows more."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        file, _, name = item.nodeid.partition("::")
-        often = SAMPLED.get(file, 1)
-        if file.startswith("tests/contract/") and any(word in name for word in SLOW_DIALECTS):
-            often = 4 if file.endswith("/test_input.py") else 2  # what is no input is refused before any file is read
-        if often > 1 and zlib.crc32(item.nodeid.encode()) % often:
-            item.add_marker(pytest.mark.slow)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dibs.pool.results import AgentResult as AgentResult
 
 _HOME = {
-    "TaskBoard": "board",
+    "TaskBoard": "board.task_board",
     "AgentPool": "pool.pool",
     "AgentResult": "pool.results",
     "BoardTask": "model",

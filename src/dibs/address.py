@@ -19,7 +19,7 @@ from dibs.places import find_place, leads_out, stranger, working_directory
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dibs.clock import Clock
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 FOLDER = ".dibs"
 FILE = "board.db"
@@ -77,7 +77,7 @@ def open_store(
         found = _pointed_at(_folder_path(url), path)
         if found is not None:
             return _open_dialect(*found, create, durability, clock, agent)
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     store = SqliteStore(path, create=create, durability=durability, clock=clock, place=place_of(path))
     if create:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from dibs import limits, rules, transfer
+from dibs import limits, transfer
 from dibs.errors import BoardUnusable, DependencyCycle, Invalid, Unsupported
 from dibs.ids import random_ids
 from dibs.model import (
@@ -31,6 +31,7 @@ from dibs.model import (
     Message,
     Worker,
 )
+from dibs.rules import tasks as rules
 from dibs.stores.memory import copy_task
 from dibs.times import FOREVER
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
     from dibs.board import TaskBoard
     from dibs.dialects.filestore import FileStore
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
     from dibs.transfer import Told
 
     T = TypeVar("T")
@@ -189,7 +190,7 @@ def _settle_edges(tasks: Sequence[BoardTask], report: Report) -> None:
         if task.parent is not None and task.parent not in by_id:
             task.parent = None
             report.leave_out("parents that are not there", task.id)
-    from dibs.adding import refuse_circles
+    from dibs.board.add import refuse_circles
 
     try:
         refuse_circles(tasks)
@@ -405,9 +406,11 @@ def _into_rows(target: TaskBoard, picture: Picture, who: Worker, origin: str, re
             if task.token is not None:
                 task.token = changed["token"] = event.seq
             if held and task.paths and task.holder is not None:
-                from dibs import holds
+                from dibs.rules import locks as lock_rules
 
-                own = holds.for_task(task, task.holder, event.seq, task.claimed_at or tx.now, task.lease or 0.0, None)
+                own = lock_rules.for_task(
+                    task, task.holder, event.seq, task.claimed_at or tx.now, task.lease or 0.0, None
+                )
                 for lock in own:
                     lock.expires_at = task.lease_expires_at or lock.expires_at
                 locks += own
@@ -436,7 +439,7 @@ def _tidy(task: BoardTask, report: Report) -> None:
     for field in ("depends_on", "paths", "labels"):
         setattr(task, field, list(dict.fromkeys(getattr(task, field))))
     if task.paths:
-        from dibs import paths
+        from dibs.rules import paths
 
         usable = []
         for path in task.paths:

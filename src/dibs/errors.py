@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from dibs.model import Lock
 
 
+def quoted(text: str) -> str:
+    """A word as a shell reads it. Hints are commands that agents run as they stand, so whatever in them came from a
+    board or a user goes through this."""
+    if text and all(c.isascii() and (c.isalnum() or c in "_@%+=:,./-") for c in text):
+        return text
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
 class DibsError(Exception):
     """Something dibs refused or could not do."""
 

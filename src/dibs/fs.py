@@ -8,32 +8,28 @@ import errno
 import os
 import stat
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Alarms = list[tuple[float, Callable[[], object]]]
+    """What to call after so many seconds of waiting; what that raises ends the wait."""
+
 if sys.platform == "win32":
     import msvcrt
-    import time
 
-    def lock(fd: int, glances: int = 0) -> None:
+    def lock(fd: int, glances: int = 0, alarms: Callable[[], Alarms] = list) -> None:
         """Wait for the exclusive lock on an open file; it ends with `unlock`, or with the process."""
-        while True:
-            os.lseek(fd, 1 << 30, os.SEEK_SET)  # far beyond any content: Windows locks bind readers too
-            try:
-                msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-            except OSError:
-                time.sleep(0.002)
-            else:
-                return
+        _look_until_locked(fd, False, alarms())
 
-    def lock_shared(fd: int, glances: int = 0) -> None:
+    def lock_shared(fd: int, glances: int = 0, alarms: Callable[[], Alarms] = list) -> None:
         """Windows' own locks are exclusive: readers take turns."""
-        lock(fd)
+        lock(fd, glances, alarms)
 
     def try_lock(fd: int, shared: bool = False) -> bool:
-        os.lseek(fd, 1 << 30, os.SEEK_SET)
+        os.lseek(fd, 1 << 30, os.SEEK_SET)  # far beyond any content: Windows locks bind readers too
         try:
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -64,23 +60,26 @@ if sys.platform == "win32":
         """Windows keeps directory entries itself."""
 
 else:
+    import _signal  # type: ignore[import-not-found]  # what `signal` wraps, at a third of the time
     import fcntl
 
     _let_others_run = getattr(os, "sched_yield", None)
 
-    def lock(fd: int, glances: int = 0) -> None:
+    def lock(fd: int, glances: int = 0, alarms: Callable[[], Alarms] = list) -> None:
         """Wait for the exclusive lock on an open file; it ends with `unlock`, or with the process.
+
+        `alarms` may raise just behind the lock: the caller lets it go then.
 
         For a lock that nobody keeps for longer than a fraction of a millisecond: look so often, letting others run in
         between, before falling asleep. To be woken takes longer than that, and meanwhile nobody would have the lock.
         """
         if not _glance(fd, False, glances):
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            _wait(fd, False, alarms())
 
-    def lock_shared(fd: int, glances: int = 0) -> None:
-        """Wait for the lock that any number of readers may have at once; `glances` as for `lock`."""
+    def lock_shared(fd: int, glances: int = 0, alarms: Callable[[], Alarms] = list) -> None:
+        """Wait for the lock that any number of readers may have at once; `glances` and `alarms` as for `lock`."""
         if not _glance(fd, True, glances):
-            fcntl.flock(fd, fcntl.LOCK_SH)
+            _wait(fd, True, alarms())
 
     def try_lock(fd: int, shared: bool = False) -> bool:
         """Take the lock on an open file if nobody has it, or, where it is to be shared, nobody has it alone."""
@@ -89,6 +88,28 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    def _wait(fd: int, shared: bool, alarms: Alarms) -> None:
+        """Fall asleep in the lock's queue, which is fair. Only a signal ends that, and only in the main thread of a
+        program that does not use it itself; others look again and again."""
+        how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        if not alarms or try_lock(fd, shared):
+            return fcntl.flock(fd, how)
+        ring = _bell(alarms)
+        try:
+            unused = _signal.getsignal(_signal.SIGALRM) == _signal.SIG_DFL
+            if free := unused and not _signal.getitimer(_signal.ITIMER_REAL)[0]:
+                _signal.signal(_signal.SIGALRM, lambda *_: ring())
+        except ValueError:  # another thread
+            free = False
+        if not free:
+            return _look_until_locked(fd, shared, alarms)
+        try:
+            _signal.setitimer(_signal.ITIMER_REAL, max(0.001, min(after for after, _ in alarms)), 0.25)
+            fcntl.flock(fd, how)
+        finally:
+            _signal.setitimer(_signal.ITIMER_REAL, 0)
+            _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
 
     def _glance(fd: int, shared: bool, times: int) -> bool:
         if _let_others_run is not None:
@@ -119,6 +140,27 @@ else:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def _bell(alarms: Alarms) -> Callable[[], None]:
+    """What calls each alarm once, when its time has come."""
+    began = time.monotonic()
+    left = sorted(alarms, key=lambda alarm: alarm[0])
+
+    def ring() -> None:
+        while left and time.monotonic() - began >= left[0][0]:
+            left.pop(0)[1]()
+
+    return ring
+
+
+def _look_until_locked(fd: int, shared: bool, alarms: Alarms) -> None:
+    ring = _bell(alarms)
+    pause = 0.001
+    while not try_lock(fd, shared):
+        ring()
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.02)
 
 
 sync_data = getattr(os, "fdatasync", os.fsync)
@@ -164,6 +206,14 @@ def is_shared(path: str) -> bool:
     except OSError:
         return False
     return not stat.S_ISREG(found.st_mode) or found.st_nlink > 1
+
+
+def is_read_only(path: str) -> bool:
+    """Is this on a file system that is mounted for reading only?"""
+    try:
+        return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    except (OSError, AttributeError):  # Windows has no such call
+        return False
 
 
 MARKER_BYTES = 64 * 1024

@@ -4,7 +4,8 @@ value or raises `Invalid`."""
 from __future__ import annotations
 
 from dibs.errors import Invalid
-from dibs.model import KINDS, RESERVED, BoardTask, Step, Worker
+from dibs.model import KINDS, RESERVED, BoardTask, Step, TaskStatus, Worker
+from dibs.rules.paths import braces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +79,25 @@ def name(value: object, what: str = "worker name") -> str:
     return value
 
 
+def is_plain_name(value: str) -> bool:
+    """Does a shell read this name as one word, as it stands? Letters and digits of any language, and . _ - @ + : /"""
+    rest = value
+    for mark in "._-@+:/":
+        rest = rest.replace(mark, "")
+    return (rest.isalnum() or not rest) and (value[0].isalnum() or value[0] == "_")
+
+
+def new_name(value: str, what: str = "worker name") -> str:
+    """A name that a worker may take from now on. Boards have older ones, which are any text on one line (`name`)."""
+    if not is_plain_name(name(value, what)):
+        raise Invalid(
+            f"{value!r:.80} cannot be a new {what}: a shell would not read it as one plain word",
+            hint="use letters, digits and . _ - @ + : / and begin with a letter, a digit or _; a name that the board "
+            "knows already goes on working there",
+        )
+    return value
+
+
 def request(verb: str, key: object) -> str:
     """A request key as it is remembered: what was asked for and the caller's key."""
     return f"{verb} {name(key, 'request key')}"
@@ -104,13 +124,14 @@ def kind(value: object) -> str:
 
 def worker(value: Worker) -> Worker:
     """A worker made by hand. One that was written before was checked then, and nobody changes a Worker."""
-    if value._text is None:
+    if not value._checked:
         name(value.name)
         kind(value.kind)
         if value.session is not None:
             name(value.session, "session")
         optional_text(value.role, "role")
         optional_text(value.host, "host")
+        value._checked = True
     return value
 
 
@@ -142,6 +163,30 @@ def seconds(value: object, what: str) -> float:
 def texts(value: object, what: str) -> list[str]:
     """A list without repetitions."""
     return list(dict.fromkeys(listed(value, what)))
+
+
+def paths(value: object) -> list[str]:
+    """Paths and patterns, with their braces written out."""
+    return list(dict.fromkeys(one for path in texts(value, "paths") for one in braces(path)))
+
+
+STATUS_WORDS: dict[str, tuple[str, ...]] = {
+    "open": ("pending", "in_progress", "review"),
+    "closed": ("completed", "failed", "cancelled"),
+    "all": tuple(TaskStatus),
+    "done": ("completed",),
+}
+
+
+def statuses(value: object) -> list[TaskStatus]:
+    """Statuses by their names, or by a word for several."""
+    found: list[str] = []
+    for word in listed(value, "statuses"):
+        plain = word.lower().replace("-", "_").replace(" ", "_")
+        if plain in ("ready", "waiting", "blocked"):
+            raise Invalid(f"{word!r} is not a status, but what becomes of pending tasks", hint="ask board.ready()")
+        found += STATUS_WORDS.get(plain) or [choice(plain, tuple(TaskStatus), "status of tasks")]
+    return [TaskStatus(each) for each in dict.fromkeys(found)]
 
 
 def listed(value: object, what: str) -> list[str]:
@@ -202,7 +247,7 @@ def new_task(fields: Mapping[str, Any], path: Any) -> BoardTask:
         depends_on=[task_id(i) for i in texts(fields.get("depends_on"), "depends_on")],
         priority=integer(fields.get("priority") or 0, "priority", -PRIORITY, PRIORITY),
         created_at=0.0,
-        paths=list(dict.fromkeys(path(p) for p in texts(fields.get("paths"), "paths"))),
+        paths=list(dict.fromkeys(path(p) for p in paths(fields.get("paths")))),
         labels=[name(label, "label") for label in texts(fields.get("labels"), "labels")],
         steps=steps,
         parent=None if parent is None else task_id(parent),

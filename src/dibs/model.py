@@ -13,9 +13,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, Protocol, Self
 
-    from dibs.claiming import Claiming
+    class Claims(Protocol):
+        """The board that a claim was made through."""
+
+        def is_ours(self, task: BoardTask) -> bool: ...
+        def finish_claim(self, task: BoardTask, result: str | None, *, claim_next: bool) -> BoardTask | None: ...
+        def fail(self, task_id: str, error: str, /, *, token: int | None) -> BoardTask: ...
+        def release(self, task_id: str, /, *, token: int | None, note: str | None) -> BoardTask: ...
+        def renew(self, task_id: str, /, *, token: int | None, lease: float | None) -> BoardTask: ...
 
 
 class _StatusMeta(type):
@@ -118,7 +125,7 @@ class Worker(Record):
     they are what makes its death provable.
     """
 
-    __slots__ = ("name", "kind", "role", "session", "host", "pid", "started", "boot", "_text")
+    __slots__ = ("name", "kind", "role", "session", "host", "pid", "started", "boot", "_text", "_checked")
 
     def __init__(
         self,
@@ -140,6 +147,8 @@ class Worker(Record):
         self.started = started
         self.boot = boot
         self._text: str | None = None
+        self._checked = False
+        """Has `limits.worker` accepted it, now or when it was first written?"""
 
     def is_same(self, other: Worker) -> bool:
         return self.name == other.name and (
@@ -161,6 +170,7 @@ class Worker(Record):
 
         worker = cls(**loads(text))
         worker._text = text
+        worker._checked = True
         return worker
 
     def __str__(self) -> str:
@@ -335,7 +345,7 @@ class BoardTask:
         self.created_by = created_by
         self.unmet = unmet
         self.seq = seq
-        self._board: Claiming | None = None
+        self._board: Claims | None = None
 
     def __repr__(self) -> str:
         who = f", assigned_to={self.assigned_to!r}" if self.assigned_to else ""
@@ -404,7 +414,7 @@ class BoardTask:
     ) -> None:
         if kind is None or self.status is not IN_PROGRESS:
             return
-        if not self._claimed()._is_ours(self):
+        if not self._claimed().is_ours(self):
             return  # a forked child leaves the block; the claim is its parent's
         from dibs.errors import DibsError
 
@@ -413,7 +423,7 @@ class BoardTask:
         except DibsError:
             pass  # the lease was lost meanwhile: nothing of ours to release, and the caller's error matters more
 
-    def _claimed(self) -> Claiming:
+    def _claimed(self) -> Claims:
         if self._board is None:
             from dibs.errors import WrongStatus
 

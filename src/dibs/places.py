@@ -20,7 +20,7 @@ import os
 import stat
 
 from dibs.errors import Invalid
-from dibs.paths import below, case_insensitive, normalise, real
+from dibs.rules.paths import below, case_insensitive, normalise, real
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

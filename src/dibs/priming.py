@@ -10,9 +10,9 @@ data. Only reads; it costs a few index look-ups, also on a board of a hundred th
 
 from __future__ import annotations
 
-from dibs import rules
 from dibs.errors import Unsupported
 from dibs.model import PENDING, Worker
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 
 from dibs.errors import Invalid, Unsupported
-from dibs.paths import fold, real
 from dibs.places import Ground, find_place
+from dibs.rules.paths import fold, real
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

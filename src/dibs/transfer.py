@@ -14,7 +14,7 @@ in memory if the target's store can help it: what is to come in is gone over sev
 from __future__ import annotations
 
 from dibs import limits
-from dibs.adding import refuse_circles
+from dibs.board.add import refuse_circles
 from dibs.errors import DibsError, Invalid
 from dibs.jsontext import dumps, loads
 from dibs.model import COMPLETED, Blocker, BoardTask, Event, Lock, Message, Step, TaskStatus, Worker
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeVar
 
     from dibs.board import TaskBoard
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
     T = TypeVar("T")
     Told = Callable[[str, int, int], object]
@@ -58,25 +58,30 @@ def dump(board: TaskBoard) -> Iterator[str]:
     """The lines of an export, without line ends, from one consistent state: take them without delay, for a transaction
     is open meanwhile."""
     with board.store.read() as tx:
-        number = 0
-        for number, line in enumerate(_lines(tx), 1):  # noqa: B007 - counted for the last line
-            yield dumps(line)
-        yield dumps({"end": number})
+        yield from lines_of(Board(tx))
 
 
-def _lines(tx: Tx) -> Iterator[dict[str, Any]]:
-    yield {"dibs": FORMAT, "tasks": sum(tx.counts().values()), "events": tx.last_event()}
-    for task in tx.all_tasks():
-        yield {"task": _task(task)}
-    for lock in tx.locks():
+def lines_of(rows: Rows) -> Iterator[str]:
+    number = 0
+    for number, line in enumerate(_lines(rows), 1):  # noqa: B007 - counted for the last line
+        yield dumps(line)
+    yield dumps({"end": number})
+
+
+def _lines(rows: Rows) -> Iterator[dict[str, Any]]:
+    tasks, events = rows.counts
+    yield {"dibs": FORMAT, "tasks": tasks, "events": events}
+    for task in rows.tasks():
+        yield {"task": task_fields(task)}
+    for lock in rows.locks:
         yield {"lock": {**lock.as_dict(), "holder": lock.holder.as_dict()}}
-    for message in tx.messages(None, 0, 2**62, newest=False):
+    for message in rows.messages:
         yield {"message": message.as_dict()}
-    for event in _events(tx):
+    for event in rows.events():
         yield {"event": event.as_dict()}
-    for reader, mark in tx.marks().items():
+    for reader, mark in rows.marks.items():
         yield {"reader": reader, "mark": mark}
-    for key, (answer, time) in tx.requests().items():
+    for key, (answer, time) in rows.requests.items():
         yield {"request": key, "answer": answer, "time": time}
 
 
@@ -87,7 +92,7 @@ def _events(tx: Tx) -> Iterator[Event]:
         yield from events
 
 
-def _task(task: BoardTask) -> dict[str, Any]:
+def task_fields(task: BoardTask) -> dict[str, Any]:
     fields = {
         name: value
         for name in BoardTask.__slots__
@@ -331,7 +336,7 @@ def _check(rows: Rows, told: Told | None) -> dict[str, int]:
         if event.seq <= last:
             raise Invalid("the export's changelog is out of order")
         last = event.seq
-        _check_event(event)
+        check_event(event)
         state.apply(event)
     numbers: set[int] = set()
     ids: set[str] = set()
@@ -364,7 +369,7 @@ def _check(rows: Rows, told: Told | None) -> dict[str, int]:
     return unmet
 
 
-def _check_event(event: Event) -> None:
+def check_event(event: Event) -> None:
     _number(event.time, "an event's time")
     limits.text(event.worker, "an event's worker")
     limits.kind(event.worker_type)
@@ -377,14 +382,18 @@ def _check_event(event: Event) -> None:
         raise Invalid(f"event {event.seq} is not one that dibs writes")
 
 
+def check_message(message: Message) -> None:
+    limits.integer(message.seq, "a message's seq", 1, HIGHEST)
+    _number(message.time, "a message's time")
+    limits.name(message.sender, "sender")
+    limits.text(message.content, "a message")
+    if message.to is not None:
+        limits.name(message.to, "recipient")
+
+
 def _check_rest(messages: list[Message], marks: dict[str, int], requests: dict[str, tuple[str, float]]) -> None:
     for message in messages:
-        limits.integer(message.seq, "a message's seq", 1, HIGHEST)
-        _number(message.time, "a message's time")
-        limits.name(message.sender, "sender")
-        limits.text(message.content, "a message")
-        if message.to is not None:
-            limits.name(message.to, "recipient")
+        check_message(message)
     for reader, mark in marks.items():
         limits.text(reader, "a reader")
         limits.integer(mark, "a read mark", 0, HIGHEST)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from dibs.errors import DibsError
     from dibs.model import BoardTask, Event, Lock, Message
-    from dibs.rules import Reason
+    from dibs.rules.tasks import Reason
 
 
 def _iso(moment: float | None) -> str | None:

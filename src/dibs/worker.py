@@ -54,7 +54,9 @@ def from_environment(
         if served is not None and given in (None, served.name):
             return served
     kind = "human" if human else env.get("DIBS_KIND") or ("agent" if given else "human")
-    made = Worker(limits.name(given or login_name(env)), limits.kind(kind), role=role_of(given), session=session(env))
+    made = Worker(
+        limits.name(given or _plain(login_name(env))), limits.kind(kind), role=role_of(given), session=session(env)
+    )
     if made.session is not None:
         limits.name(made.session, "session")
     if env.get(PROCESS) and made.session == env.get("DIBS_SESSION"):
@@ -99,6 +101,12 @@ def login_name(env: Mapping[str, str]) -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except (ImportError, KeyError):
         return f"user-{os.getuid()}" if hasattr(os, "getuid") else "user"
+
+
+def _plain(login: str) -> str:
+    r"""A login name as a worker may have it: `DOMAIN\\ann` is `DOMAIN-ann`."""
+    name = "".join(c if limits.is_plain_name(f"_{c}") else "-" for c in login)
+    return name if limits.is_plain_name(name) else f"_{name}"
 
 
 def session(env: Mapping[str, str]) -> str | None:

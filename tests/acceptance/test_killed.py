@@ -510,7 +510,7 @@ def test_a_hand_that_writes_before_a_killed_write_is_finished(document: str, tmp
     if child == 0:
         try:
             board = TaskBoard.open(url, worker="worker-1")
-            board._store.log.append = lambda lines: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[attr-defined]
+            board.store.log.append = lambda lines: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[attr-defined]
             board.claim("worker-1")
         finally:
             os._exit(1)

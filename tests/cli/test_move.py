@@ -11,7 +11,7 @@ import pytest
 
 from dibs import TaskBoard
 from dibs.errors import BoardMoved
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.sqlite.store import SqliteStore
 from tests.cli.shell import Shell
 
 
@@ -80,7 +80,7 @@ def test_a_mover_that_is_killed_behind_the_copy_leaves_the_old_board_in_use(plac
         [
             sys.executable,
             "-c",
-            "import os, sys; from dibs.stores.sqlite import SqliteStore\n"
+            "import os, sys; from dibs.stores.sqlite.store import SqliteStore\n"
             "SqliteStore.retire = lambda self, copy: (copy(), os._exit(9))\n"
             "from dibs.cli import main; main(['move', '.', 'sqlite:new.db'])",
         ],

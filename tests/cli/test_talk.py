@@ -145,3 +145,38 @@ def test_an_inbox_says_when_it_is_cut(shell: Shell) -> None:
     assert (len(peeked["messages"]), peeked["more"]) == (1000, True)
     assert "1,000 shown, there may be more" in shell.ok("inbox").out
     assert shell.ok("inbox", "--json").json == {"messages": [], "more": False}
+
+
+def test_all_means_everybody(shell: Shell) -> None:
+    shell.ok("inbox", "--as", "bob")
+    assert shell.ok("tell", "all", "main is broken").out == "told everybody\n"
+    assert shell.ok("inbox", "--as", "bob", "--json").json["messages"][0]["to"] is None
+
+
+def test_a_worker_is_a_filter_or_no_option(shell: Shell) -> None:
+    shell.ok("add", "x", "--id", "x1")
+    shell.ok("--as", "bob", "claim", "x1")
+    shell.ok("--as", "bob", "lock", "b.py")
+    shell.ok("--as", "ann", "lock", "a.py")
+    shell.ok("--as", "bob", "tell", "alice", "hello")
+    for asked in (
+        ("log", "--worker", "bob"),
+        ("log", "--all", "--worker", "bob"),
+        ("log", "--agent", "bob", "-n", "3"),
+    ):
+        events = [json.loads(line) for line in shell.ok(*asked, "--json").out.splitlines()]
+        assert [(event["worker"], event["action"]) for event in events] == [
+            ("bob", "claimed_activity"), ("bob", "locked_files"), ("bob", "sent_message"),
+        ]  # fmt: skip
+    last = shell.ok("log", "--worker", "bob", "-n", "1", "--json").out.splitlines()
+    assert [json.loads(line)["action"] for line in last] == ["sent_message"]
+    assert [lock["pattern"] for lock in shell.ok("locks", "--worker", "ann", "--json").json["locks"]] == ["a.py"]
+    assert shell.ok("locks", "--worker", "eve").out == "nothing is locked by eve\n"
+    assert [task["id"] for task in shell.ok("list", "--worker", "bob", "--json").json["tasks"]] == ["x1"]
+    for command in ("inbox", "claim", "done", "ready", "renew"):
+        for option in ("--worker", "--agent", "--name"):
+            refused = shell(command, option, "alice")
+            assert (refused.code, refused.out) == (2, "")
+            assert f"no option {option}" in refused.err
+            assert "--as NAME" in refused.err
+    assert len(shell.ok("inbox", "--as", "alice", "--json").json["messages"]) == 1

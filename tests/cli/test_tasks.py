@@ -396,3 +396,50 @@ def test_every_view_fits_80_columns_and_steers_no_terminal(shell: Shell) -> None
             assert line.isprintable(), (view, line)
             # A hint that repeats a very long id is not cut: half an id would be of no use.
             assert width(line) <= 80 or LONG in line or "n" * 128 in line, (view, width(line), line)
+
+
+def test_a_long_id_leaves_the_columns_where_they_are(shell: Shell) -> None:
+    shell.add("short", "--id", "a1", "--priority", "7")
+    shell.add("long", "--id", "n" * 60, "--priority", "5")
+    shell.add("longer than the screen", "--id", "m" * 128)
+    shell.ok("claim", "n" * 60)
+    shell.ok("lock", "src/a.py")
+    lines = shell.ok("list", COLUMNS="80").out.splitlines()
+    rows = [line for line in lines if line not in ("n" * 60, "m" * 128)]
+    at = lines[0].index("TASK")
+    assert [row[at:] for row in rows[1:4]] == ["long", "short", "longer than the screen"]
+    assert [row[lines[0].index("STATUS") :].split()[0] for row in rows[1:4]] == ["in", "ready", "ready"]
+    assert lines.index("n" * 60) == 1  # the id above its row, and whole
+    shell.add("with files", "--id", "p" * 60, "--path", "b.py")
+    shell.ok("claim", "p" * 60)
+    held = shell.ok("locks", COLUMNS="80").out.splitlines()
+    assert {line[held[0].index("FILES") :] for line in held[1:-1] if not line.endswith("p" * 60)} == {
+        "src/a.py",
+        "b.py",
+    }
+
+
+def test_a_very_long_description_does_not_fill_the_screen_on_claim(shell: Shell) -> None:
+    shell.ok("add", "-", "--id", "big", stdin="word " * 12_000)
+    said = shell.ok("claim", COLUMNS="80").out.splitlines()
+    assert len(said) < 70
+    left = next(line for line in said if "more lines" in line)
+    assert left == "  … 740 more lines; whole: dibs show big"
+    assert shell.ok("show", "big", COLUMNS="80").out.count("word") == 12_000
+    assert shell.ok("show", "big", "--json").json["description"].count("word") == 12_000
+    shell.ok("release")
+    run = shell.ok("run", "--", "true")
+    assert max(map(len, run.err.splitlines())) < 300
+
+
+def test_the_json_of_one_task_has_its_history(shell: Shell) -> None:
+    shell.add("x", "--id", "x1")
+    shell.add("y", "--id", "y1")
+    shell.ok("claim", "x1")
+    shell.ok("release", "x1", "--note", "not mine")
+    history = shell.ok("show", "x1", "--json").json["history"]
+    assert [(entry["action"], entry["worker"]) for entry in history] == [
+        ("added_activity", "worker-1"), ("claimed_activity", "worker-1"), ("released_activity", "worker-1"),
+    ]  # fmt: skip
+    assert history[2]["details"] == "not mine"
+    assert {entry["activity_id"] for entry in history} == {"x1"}

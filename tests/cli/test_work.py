@@ -343,3 +343,47 @@ def test_a_cli_worker_is_not_its_short_lived_process(shell: Shell) -> None:
         assert holder.pid is None
         assert board.recover() == []
     assert shell.status(task) == "in_progress"
+
+
+def test_release_takes_its_note_as_done_does(shell: Shell) -> None:
+    shell.add("x", "--id", "alpha")
+    for words in (
+        ("release", "needs SQL"),
+        ("release", "alpha", "needs", "SQL"),
+        ("release", "alp", "--note", "needs SQL"),
+    ):
+        shell.ok("claim")
+        shell.ok(*words)
+        assert shell.status("alpha") == "pending"
+        assert shell.ok("show", "alpha", "--json").json["history"][-1]["details"] == "needs SQL"
+    shell.ok("claim")
+    refused = shell("release", "alpah", "needs SQL", "--json")
+    assert refused.error["code"] == "not_found"
+    assert shell.status("alpha") == "in_progress"
+    shell.ok("release", "--all", "going home early")
+    assert shell.status("alpha") == "pending"
+
+
+def test_done_without_a_text_says_what_others_will_miss(shell: Shell) -> None:
+    shell.add("x", "--id", "one")
+    shell.add("y", "--id", "two")
+    shell.ok("claim", "one")
+    assert "no text was given: whoever goes on from here will not know what was done" in shell.ok("done").out
+    shell.ok("claim", "two")
+    assert "no text" not in shell.ok("done", "two", "it is done").out
+
+
+def test_several_ids_after_an_option_for_one_are_explained(shell: Shell) -> None:
+    for name in ("a1", "b1", "c1"):
+        shell.add(name, "--id", name)
+    way = "--needs a1 --needs b1"
+    for words in (
+        ("add", "x", "--needs", "a1,b1"), ("add", "x", "--needs", "a1, b1"), ("add", "x", "--needs", "a1", "b1"),
+        ("add", "--needs", "a1", "b1"), ("dep", "c1", "--needs", "a1,b1"), ("dep", "c1", "--needs", "a1", "b1"),
+    ):  # fmt: skip
+        refused = shell(*words)
+        assert (refused.code, refused.out) == (2, ""), words
+        assert way in refused.err, refused
+    assert len(shell.ok("list", "--json").json["tasks"]) == 3
+    added = shell.ok("add", "--needs", "a1", "Write", "the", "docs", "--json").json
+    assert (added["description"], added["depends_on"]) == ("Write the docs", ["a1"])

@@ -1,17 +1,40 @@
-"""Fixtures of the contract suite: every test that asks for a board runs on every store."""
+"""Fixtures of the contract suite: every test that asks for a board runs on every store that can keep what it needs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import pytest
 
 from dibs import TaskBoard
-from dibs.errors import Unsupported
 from tests.clocks import HandClock
 from tests.contract.stores import CAPABILITIES, HOMES, Home
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lacking = {item for item in items if named_by("needs", item, CAPABILITIES) & store_of(item).cannot}
+    config.hook.pytest_deselected(items=[item for item in items if item in lacking])
+    items[:] = [item for item in items if item not in lacking]
+    for item in items:
+        if store_of(item).name in named_by("slow_on", item, {kind.name for kind in HOMES}):
+            item.add_marker(pytest.mark.slow)
+
+
+def store_of(item: pytest.Item) -> type[Home]:
+    """The home of the board that a test asks for; that of nowhere, which can do everything, if it asks for none."""
+    asked: object = item.callspec.params.get("home") if hasattr(item, "callspec") else None
+    return asked if isinstance(asked, type) and issubclass(asked, Home) else Home
+
+
+def named_by(mark: str, item: pytest.Item, known: Set[str]) -> set[str]:
+    """The words of all marks of this name: of the test, its parameters, its class and its module."""
+    words = {word for found in item.iter_markers(mark) for word in found.args}
+    if words - known:
+        raise pytest.UsageError(f"{item.nodeid}: {mark} names {sorted(words - known)}; known are {sorted(known)}")
+    return words
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,24 +52,6 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, clock: HandClock) -> It
     made = kind(tmp_path, clock)
     yield made
     made.close()
-
-
-def declared(item: pytest.Item) -> Generator[None]:
-    """A test that a store refuses, for want of what it declares that it cannot keep, has failed as expected."""
-    try:
-        yield
-    except Unsupported as error:
-        kind: type[Home] = item.callspec.params["home"]  # type: ignore[attr-defined]
-        capability = error.fields.get("capability")
-        assert capability in CAPABILITIES, f"{capability!r} is not a known capability"
-        if capability not in kind.cannot:
-            raise
-        reason = f"a {kind.name} board cannot keep {capability}, and says so"
-        raise pytest.xfail.Exception(reason, pytrace=False) from None  # a thousand tracebacks took minutes to make
-
-
-pytest_runtest_setup = pytest.hookimpl(declared, wrapper=True)
-pytest_runtest_call = pytest.hookimpl(declared, wrapper=True)
 
 
 @pytest.fixture

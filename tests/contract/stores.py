@@ -1,8 +1,7 @@
-"""The stores under contract. A new one joins by adding its `Home` to `HOMES`, with what it `cannot` do.
+"""The stores under contract. A new one joins by adding its `Home` to `HOMES`, with what it `cannot` keep.
 
-A test that asks a store for what it cannot keep ends in `Unsupported`, which names the capability. If the store's
-home declares that it cannot, the test has failed as expected; anything else is an error. `test_incapabilities` asks
-every store for everything.
+A test says with `pytest.mark.needs` which capabilities it needs; it is left out on a store that lacks one of
+them. `test_incapabilities` asks every store for every capability: what is declared is refused, and nothing else is.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tests.postgres.server import server_for_test
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 CAPABILITIES = frozenset(
     (
@@ -54,6 +53,8 @@ class Home:
     """Does all work go through a review, whether asked for or not?"""
     priority = 0
     """What a task has that asks for none."""
+    priorities: tuple[int, ...] = (1, 3, 5)
+    """Some that it can keep, the most urgent last: one where all are alike."""
     other_ids: frozenset[str] = frozenset()
     """Ids that every board accepts, but for those whose tasks are files that other systems could not hold."""
     plain_text = False
@@ -195,6 +196,11 @@ class Integrated(TaskBoard):
 
     reviewed: ClassVar[set[str]] = set()
 
+    def add(self, description: str, *args: Any, **options: Any) -> str:
+        task_id = super().add(description, *args, **options)
+        self.reviewed.update([task_id] if options.get("review") else [])
+        return task_id
+
     def add_many(self, definitions: Sequence[Mapping[str, Any]], **options: Any) -> list[str]:
         ids = super().add_many(definitions, **options)
         self.reviewed.update(i for i, fields in zip(ids, definitions, strict=True) if fields.get("review"))
@@ -216,6 +222,7 @@ class WorkflowHome(DialectHome):
     name = "workflow"
     board = Integrated
     ids = r"task-[0-9]{3}"
+    priorities = (0,)
     reviews_all = True
     cannot = frozenset(
         (
@@ -276,6 +283,7 @@ class WorkItemsHome(DialectHome):
 
     name = "workitems"
     ids = r"WI-001-A[0-9]+"
+    priorities = (0,)
     steps = "{task}-T{number}"
     skips = True
     largest = 300

@@ -41,6 +41,7 @@ def test_an_id_is_new_and_in_the_style_of_the_board(board: TaskBoard, home: Home
     assert len(set(ids)) == 20
 
 
+@pytest.mark.needs("labels", "limits of attempts", "parents", "paths", "priorities", "reservations", "reviews", "steps")
 def test_everything_that_a_task_can_bring_is_kept(board: TaskBoard) -> None:
     epic = board.add("epic", id="epic-1")
     first = board.add("first")
@@ -70,6 +71,7 @@ def test_everything_that_a_task_can_bring_is_kept(board: TaskBoard) -> None:
     assert (task.reserved, task.review, task.max_attempts, task.created_by) == ("human", True, 3, "ann")
 
 
+@pytest.mark.needs("steps")
 def test_two_steps_may_have_the_same_title(board: TaskBoard) -> None:
     task = board.get(board.add("x", steps=["test", "fix", "test"]))
     assert [step.title for step in task.steps] == ["test", "fix", "test"]
@@ -115,6 +117,7 @@ def test_tasks_of_one_call_may_name_each_other(board: TaskBoard) -> None:
     assert len(board.tasks()[0]) == 3
 
 
+@pytest.mark.needs("parents")
 def test_a_part_may_name_its_whole(board: TaskBoard) -> None:
     part, whole = board.add_many(
         [{"description": "a", "parent": "all of it"}, {"description": "b", "name": "all of it"}]
@@ -208,6 +211,7 @@ def test_a_refused_add_does_not_use_up_its_request_key(board: TaskBoard) -> None
     assert board.get(board.add("x", ["t1"], request_key="r-1")).depends_on == ["t1"]
 
 
+@pytest.mark.needs("labels", "steps")
 def test_what_a_board_hands_out_is_a_copy(board: TaskBoard) -> None:
     task_id = board.add("x", labels=["a"], steps=["one"])
     mine = board.get(task_id)

@@ -24,6 +24,7 @@ def test_an_event_says_when_who_what_and_on_which_task(board: TaskBoard, clock: 
     assert (event.action, event.task_id) == ("claimed_activity", "t1")
 
 
+@pytest.mark.needs("blockers", "reviews")
 def test_the_actions_of_a_tasks_life_are_those_of_document_001_in_order(board: TaskBoard) -> None:
     board.add("x", id="t1", review=True)
     take(board, ANN)
@@ -124,6 +125,7 @@ REFUSED: dict[str, Callable[[TaskBoard], object]] = {
 }
 
 
+@pytest.mark.needs("paths", "steps")
 @pytest.mark.parametrize("verb", REFUSED)
 def test_a_refused_verb_leaves_neither_event_nor_change(board: TaskBoard, clock: HandClock, verb: str) -> None:
     board.add("x", id="held", paths=["src"], steps=["one"])
@@ -136,11 +138,12 @@ def test_a_refused_verb_leaves_neither_event_nor_change(board: TaskBoard, clock:
     assert (list(board.changelog()), board.status(), board.get("held"), board.locks()) == before
 
 
+@pytest.mark.needs("paths")
 def test_a_claim_and_its_event_and_locks_are_one_step(
     board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board.add("x", id="t1", paths=["src"])
-    from dibs import rules
+    from dibs.rules import tasks as rules
 
     def broken(*_: object) -> Event:
         raise ZeroDivisionError
@@ -154,6 +157,19 @@ def test_a_claim_and_its_event_and_locks_are_one_step(
     assert take(board, ANN).id == "t1"
 
 
+@pytest.mark.needs(
+    "blockers",
+    "cancelled tasks",
+    "labels",
+    "limits of attempts",
+    "locks",
+    "parents",
+    "paths",
+    "priorities",
+    "reservations",
+    "reviews",
+    "steps",
+)
 def test_replaying_the_changelog_gives_the_board(board: TaskBoard, other: TaskBoard, clock: HandClock) -> None:
     board.add("plain", id="t1", priority=3, labels=["a"], worker=ANN)
     board.add(
@@ -186,6 +202,7 @@ def test_replaying_the_changelog_gives_the_board(board: TaskBoard, other: TaskBo
     assert differences(board, replay(other.changelog())) == []
 
 
+@pytest.mark.needs("labels")
 def test_changing_an_event_that_was_read_does_not_change_the_changelog(board: TaskBoard) -> None:
     board.add("x", id="t1", labels=["a"])
     event = next(board.changelog(task_id="t1"))

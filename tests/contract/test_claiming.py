@@ -8,7 +8,7 @@ import pytest
 
 from dibs import LeaseLost, NotClaimable, NotFound, TaskBoard, TaskStatus, Worker
 from dibs.errors import Invalid
-from dibs.store import Collision
+from dibs.stores.base import Collision
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent, take
 
@@ -19,6 +19,7 @@ def codes(error: NotClaimable) -> list[str]:
     return [reason["code"] for reason in reasons]
 
 
+@pytest.mark.needs("priorities")
 def test_the_highest_priority_goes_first_then_the_oldest(board: TaskBoard) -> None:
     for name, priority in [("old", 0), ("low", -5), ("high", 9), ("new", 0), ("also-high", 9)]:
         board.add(name, priority=priority, id=name)
@@ -53,6 +54,7 @@ def test_a_claimed_task_is_not_given_again(board: TaskBoard, other: TaskBoard) -
     assert codes(caught.value) == ["held"]
 
 
+@pytest.mark.needs("priorities")
 def test_a_named_task_is_claimed_out_of_order(board: TaskBoard) -> None:
     board.add("first", priority=9)
     board.add("second", id="t2")
@@ -64,7 +66,7 @@ def test_a_named_task_that_is_not_there_is_not_found(board: TaskBoard) -> None:
         board.claim(ANN, "t1")
 
 
-@pytest.mark.parametrize("ending", ["completed", "failed"])
+@pytest.mark.parametrize("ending", ["completed", pytest.param("failed", marks=pytest.mark.needs("failed tasks"))])
 def test_an_ended_task_says_so_when_it_is_named(board: TaskBoard, ending: str) -> None:
     board.add("x", id="t1")
     take(board)
@@ -98,6 +100,7 @@ def test_another_session_of_the_same_name_does_not(board: TaskBoard) -> None:
         board.claim(agent("ann", "s2"), "t1")
 
 
+@pytest.mark.needs("priorities")
 def test_several_are_claimed_at_once_best_first(board: TaskBoard) -> None:
     for i in range(5):
         board.add(f"task {i}", priority=i, id=f"t{i}")
@@ -124,7 +127,9 @@ def test_a_claim_needs_a_worker_and_sensible_numbers(board: TaskBoard) -> None:
     assert board.pending_count == 1
 
 
+@pytest.mark.needs("reservations")
 class TestReservation:
+    @pytest.mark.needs("priorities")
     def test_a_task_reserved_for_people_is_not_given_to_agents(self, board: TaskBoard) -> None:
         board.add("decide", reserved="human", priority=9, id="h")
         board.add("work", id="w")
@@ -137,6 +142,7 @@ class TestReservation:
         assert board.claim(EVE) is None
         assert take(board, ANN).id == "a"
 
+    @pytest.mark.needs("priorities")
     def test_priority_holds_across_reservations(self, board: TaskBoard) -> None:
         board.add("any low", id="1", priority=1)
         board.add("human high", id="2", priority=2, reserved="human")
@@ -249,6 +255,7 @@ class TestReasons:
         assert (reason.code, reason.task_id) == ("dependency", "need")
         assert board.get(task_id).status is TaskStatus.PENDING
 
+    @pytest.mark.needs("failed tasks")
     def test_a_failed_dependency_shows_and_offers_the_way_out(self, board: TaskBoard) -> None:
         need = board.add("first", id="need")
         task_id = board.add("second", [need])
@@ -259,6 +266,7 @@ class TestReasons:
         assert "failed" in reason.text
         assert "retry" in reason.text
 
+    @pytest.mark.needs("blockers")
     def test_an_open_blocker_is_named_with_its_reason(self, board: TaskBoard) -> None:
         task_id = board.add("x")
         board.block(task_id, "no password", worker=EVE)
@@ -266,6 +274,7 @@ class TestReasons:
         assert (reason.code, reason.worker) == ("blocker", "eve")
         assert "no password" in reason.text
 
+    @pytest.mark.needs("locks", "paths")
     def test_a_held_path_is_named_with_its_holder(self, board: TaskBoard) -> None:
         task_id = board.add("x", paths=["src/auth/**"])
         board.lock(["src/auth/login.py"], BEN, lease=60)
@@ -274,6 +283,7 @@ class TestReasons:
         assert reason.until == START + 60
         assert board.reasons(task_id, BEN) == []
 
+    @pytest.mark.needs("reservations")
     def test_a_reservation_is_named(self, board: TaskBoard) -> None:
         task_id = board.add("x", reserved="human")
         assert [reason.code for reason in board.reasons(task_id, ANN)] == ["reserved"]
@@ -285,6 +295,7 @@ class TestReasons:
         (reason,) = board.reasons(task_id, BEN)
         assert (reason.code, reason.worker, reason.until) == ("held", "ann", START + 90)
 
+    @pytest.mark.needs("blockers", "locks", "paths", "reservations")
     def test_all_of_them_are_given_at_once(self, board: TaskBoard) -> None:
         need = board.add("first")
         task_id = board.add("x", [need], reserved="human", paths=["a"], id="t1")
@@ -296,6 +307,7 @@ class TestReasons:
         assert codes(caught.value) == ["dependency", "blocker", "reserved", "path"]
         assert caught.value.fields["task_id"] == "t1"
 
+    @pytest.mark.needs("priorities", "reservations")
     def test_what_is_ready_is_what_would_be_claimed(self, board: TaskBoard) -> None:
         board.add("a", id="a", priority=1)
         board.add("b", id="b", priority=2)
@@ -319,6 +331,7 @@ class TestReasons:
         assert board.wait(BEN, 0)
         assert take(board, BEN).id == "a"
 
+    @pytest.mark.needs("limits of attempts", "priorities", "reservations")
     def test_an_expired_claim_is_not_ready_for_those_who_could_not_have_it(
         self, board: TaskBoard, clock: HandClock
     ) -> None:
@@ -336,6 +349,7 @@ class TestReasons:
         assert board.claim(BEN) is None
 
 
+@pytest.mark.needs("failed tasks")
 def test_a_claimed_object_completes_fails_releases_and_renews(board: TaskBoard, clock: HandClock) -> None:
     for i in range(3):
         board.add(f"task {i}", id=f"t{i}")
@@ -390,7 +404,7 @@ def test_what_is_in_the_way_of_the_next_task_takes_nothing_from_the_completed_on
     with monkeypatch.context() as patch:
         patch.setattr(kind, "ready", crowded)
         patch.setattr(board.store, "try_claim", lambda *asked: None)
-        patch.setattr("dibs.core.COLLISIONS", 2)
+        patch.setattr("dibs.board.core.COLLISIONS", 2)
         second = first.complete("done", claim_next=True)
     assert (first.status, first.result) == (TaskStatus.COMPLETED, "done")
     assert other.get("a").status is TaskStatus.COMPLETED
@@ -456,10 +470,11 @@ def test_whose_claims_are_whose_is_told_by_worker(board: TaskBoard, clock: HandC
     assert [task.id for task in board.held_by(Worker("ann"))] == [mine.id]
 
 
+@pytest.mark.needs("locks", "paths")
 def test_reasons_are_in_one_order_on_every_store(board: TaskBoard) -> None:
     board.add("x", id="t", paths=["src", "docs", "a/b"])
     for path in ("src/z.py", "a", "docs/b", "src/a.py"):
-        board.lock([path], f"holder of {path}")
+        board.lock([path], f"holder-of-{path}")
     told = [reason.path for reason in board.reasons("t")]
     assert len(told) == 4
     assert told == sorted(told, key=str)

@@ -21,6 +21,7 @@ def test_a_decision_about_a_task_that_is_not_there_is_refused(board: TaskBoard, 
 
 
 class TestRetry:
+    @pytest.mark.needs("failed tasks")
     def test_a_failed_task_goes_back_to_pending(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
         take(board).fail("boom")
@@ -29,6 +30,7 @@ class TestRetry:
         assert (retried.completed_at, retried.attempts) == (None, 0)
         assert take(board, BEN).id == "t1"
 
+    @pytest.mark.needs("failed tasks")
     def test_the_old_holder_stays_fenced(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
         old = take(board).token
@@ -53,6 +55,7 @@ class TestRetry:
 
 
 class TestCancel:
+    @pytest.mark.needs("cancelled tasks")
     def test_a_pending_task_is_cancelled_by_anyone_with_a_reason(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
         gone = board.cancel("t1", "not needed", worker=BEN)
@@ -60,11 +63,13 @@ class TestCancel:
         assert board.claim(ANN) is None
         assert board.all_done
 
+    @pytest.mark.needs("cancelled tasks")
     def test_its_holder_may_cancel_a_claimed_task(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
         take(board, ANN)
         assert board.cancel("t1", worker=ANN).assigned_to is None
 
+    @pytest.mark.needs("cancelled tasks", "paths")
     @pytest.mark.parametrize("worker", [EVE, LEAD])
     def test_a_person_or_a_lead_may_too_and_the_holder_is_fenced(self, board: TaskBoard, worker: object) -> None:
         board.add("x", id="t1", paths=["src"])
@@ -83,6 +88,7 @@ class TestCancel:
                 board.cancel("t1", worker=stranger)
         assert board.get("t1").assigned_to == "ann"
 
+    @pytest.mark.needs("cancelled tasks")
     def test_a_cancelled_task_can_be_retried(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
         board.cancel("t1", worker=EVE)
@@ -96,6 +102,7 @@ class TestCancel:
             board.cancel("t1", worker=EVE)
 
 
+@pytest.mark.needs("reviews")
 class TestReview:
     def test_completing_submits_and_accepting_completes(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1", review=True)
@@ -127,6 +134,7 @@ class TestReview:
             board.accept("t1", worker=ANN)
         assert board.get("t1").status is TaskStatus.REVIEW
 
+    @pytest.mark.needs("paths")
     def test_nobody_works_on_a_task_in_review(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1", review=True, paths=["src"])
         take(board, ANN, lease=60).complete("please look")
@@ -144,6 +152,7 @@ class TestReview:
                 getattr(board, verb)("t1", *more, worker=EVE)
             board.claim(ANN)
 
+    @pytest.mark.needs("cancelled tasks")
     def test_a_task_in_review_can_be_cancelled(self, board: TaskBoard) -> None:
         board.add("x", id="t1", review=True)
         take(board, ANN).complete()
@@ -151,6 +160,7 @@ class TestReview:
 
 
 class TestBlockers:
+    @pytest.mark.needs("blockers", "priorities")
     def test_a_blocked_task_is_not_given_until_it_is_unblocked(self, board: TaskBoard) -> None:
         board.add("x", id="t1", priority=9)
         board.add("y", id="t2")
@@ -163,6 +173,7 @@ class TestBlockers:
         assert (blocker.reason, blocker.raised_by, blocker.resolution) == ("no password", "eve", "it is on the wiki")
         assert take(board).id == "t1"
 
+    @pytest.mark.needs("blockers", "paths")
     def test_the_holder_that_blocks_gives_the_task_back(self, board: TaskBoard) -> None:
         board.add("x", id="t1", paths=["src"])
         task = take(board, ANN)
@@ -179,6 +190,7 @@ class TestBlockers:
         with pytest.raises(NotHolder):
             board.block("t1", "mine!", worker=BEN)
 
+    @pytest.mark.needs("blockers")
     def test_every_blocker_must_go(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
         board.block("t1", "one", worker=EVE)
@@ -189,6 +201,7 @@ class TestBlockers:
         board.unblock("t1", worker=EVE)
         assert take(board).id == "t1"
 
+    @pytest.mark.needs("blockers")
     def test_what_is_not_blocked_cannot_be_unblocked(self, board: TaskBoard) -> None:
         board.add("x", id="t1")
         with pytest.raises(WrongStatus):
@@ -204,6 +217,7 @@ class TestBlockers:
         with pytest.raises(WrongStatus):
             board.block("t1", "why", worker=EVE)
 
+    @pytest.mark.needs("blockers")
     def test_unblocking_what_was_completed_meanwhile_does_not_free_its_dependants_twice(self, board: TaskBoard) -> None:
         board.add_many([{"description": "a", "id": "a"}, {"description": "b", "id": "b"}])
         board.add("c", ["a", "b"], id="c")
@@ -219,6 +233,7 @@ class TestBlockers:
         assert take(board).id == "c"
 
 
+@pytest.mark.needs("steps")
 class TestSteps:
     def test_steps_are_done_in_order(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1", steps=["read", "write", "test"])
@@ -283,6 +298,7 @@ class TestSteps:
         board.step("t1", "done")
         assert board.get("t1").steps[0].completed_by == "worker-1"
 
+    @pytest.mark.needs("paths")
     def test_a_step_renews_the_claim(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1", steps=["read"], paths=["src"])
         take(board, ANN, lease=100)

@@ -12,6 +12,7 @@ from tests.contract.people import ANN, BEN, EVE, take
 from tests.contract.stores import Home
 
 
+@pytest.mark.needs("priorities")
 def test_a_task_waits_until_every_dependency_is_completed(board: TaskBoard) -> None:
     board.add("a", id="a")
     board.add("b", id="b")
@@ -40,6 +41,7 @@ def test_the_same_dependency_named_twice_counts_once(board: TaskBoard) -> None:
     assert take(board).id == "b"
 
 
+@pytest.mark.needs("reviews")
 def test_a_task_in_review_is_not_yet_completed(board: TaskBoard, home: Home) -> None:
     board.add("a", id="a", review=True)
     board.add("b", ["a"], id="b")
@@ -99,6 +101,7 @@ def test_dependencies_must_be_a_list_of_ids(board: TaskBoard) -> None:
     assert len(board.status()) == 1
 
 
+@pytest.mark.needs("failed tasks")
 def test_a_failed_dependency_blocks_visibly_until_it_is_retried(board: TaskBoard) -> None:
     board.add("a", id="a")
     board.add("b", ["a"], id="b")
@@ -111,6 +114,7 @@ def test_a_failed_dependency_blocks_visibly_until_it_is_retried(board: TaskBoard
     assert take(board).id == "b"
 
 
+@pytest.mark.needs("cancelled tasks")
 def test_so_does_a_cancelled_one(board: TaskBoard, home: Home) -> None:
     board.add("a", id="a")
     board.add("b", ["a"], id="b")
@@ -124,6 +128,7 @@ def test_so_does_a_cancelled_one(board: TaskBoard, home: Home) -> None:
 
 
 class TestEdges:
+    @pytest.mark.needs("failed tasks")
     def test_a_failed_dependency_can_be_dropped(self, board: TaskBoard) -> None:
         board.add("a", id="a")
         board.add("b", ["a"], id="b")
@@ -131,6 +136,7 @@ class TestEdges:
         assert board.undepend("b", ["a"], worker=EVE).depends_on == []
         assert take(board).id == "b"
 
+    @pytest.mark.needs("priorities")
     def test_an_edge_can_be_added_later(self, board: TaskBoard) -> None:
         board.add("a", id="a")
         board.add("b", id="b", priority=9)
@@ -214,6 +220,7 @@ class TestEdges:
 DEPTH = 10_000
 
 
+@pytest.mark.slow_on("workflow", "bilu", "workitems")
 def test_a_chain_ten_thousand_deep_is_added_worked_on_and_closed_to_circles(board: TaskBoard, home: Home) -> None:
     depth = min(DEPTH, home.largest)
     chain = [{"description": "link", "id": f"n{i}", "depends_on": [f"n{i - 1}"] if i else []} for i in range(depth)]
@@ -238,6 +245,7 @@ def test_a_circle_ten_thousand_long_is_refused(board: TaskBoard) -> None:
     assert board.status() == []
 
 
+@pytest.mark.slow_on("workflow", "bilu", "workitems")
 def test_a_task_that_thousands_wait_for_frees_them_all(board: TaskBoard) -> None:
     board.add("root", id="root")
     board.add_many([{"description": "leaf", "depends_on": ["root"]} for _ in range(3000)])

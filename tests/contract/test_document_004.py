@@ -12,6 +12,7 @@ from tests.contract.people import take
 from tests.contract.stores import Home
 
 
+@pytest.mark.needs("priorities")
 def test_the_direct_usage_example(board: TaskBoard) -> None:
     login = board.add("Write the login endpoint", priority=2)
     board.add("Write tests for login", depends_on=[login])
@@ -44,6 +45,7 @@ def test_the_dependencies_example(board: TaskBoard) -> None:
     assert board.all_done
 
 
+@pytest.mark.needs("failed tasks")
 def test_the_lifecycle(board: TaskBoard) -> None:
     task_id = board.add("x")
     assert board.get(task_id).status is TaskStatus.PENDING

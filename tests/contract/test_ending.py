@@ -24,6 +24,7 @@ def test_complete_records_the_result_and_the_time(board: TaskBoard, clock: HandC
     assert board.get("t1") == done
 
 
+@pytest.mark.needs("failed tasks")
 def test_fail_records_the_error_and_the_time(board: TaskBoard, clock: HandClock) -> None:
     board.add("x", id="t1")
     take(board)
@@ -65,6 +66,7 @@ def test_only_a_task_in_progress_can_be_released_or_renewed(board: TaskBoard, ve
         getattr(board, verb)("t1")
 
 
+@pytest.mark.needs("failed tasks")
 def test_a_completed_task_cannot_fail_nor_a_failed_one_complete(board: TaskBoard) -> None:
     board.add_many([{"description": "a", "id": "a"}, {"description": "b", "id": "b"}])
     for task in board.claim(ANN, n=2):
@@ -76,6 +78,7 @@ def test_a_completed_task_cannot_fail_nor_a_failed_one_complete(board: TaskBoard
     assert [row["status"] for row in board.status()] == ["completed", "failed"]
 
 
+@pytest.mark.needs("failed tasks")
 def test_a_task_that_nobody_holds_can_be_completed_or_failed_by_nobody_in_particular(board: TaskBoard) -> None:
     board.add_many([{"description": "a", "id": "a"}, {"description": "b", "id": "b"}])
     board.complete("a", "was done already")
@@ -127,6 +130,7 @@ class TestSessions:
 
 
 class TestToken:
+    @pytest.mark.needs("locks")
     def test_tokens_only_grow_whatever_they_are_for(self, board: TaskBoard, other: TaskBoard) -> None:
         board.add_many([{"description": str(i), "id": f"t{i}"} for i in range(4)])
         tokens = [take(board).token, other.lock(["a"], BEN)[0].token, take(other, BEN).token]
@@ -134,6 +138,7 @@ class TestToken:
         tokens += [take(other, BEN, "t0").token, *(task.token for task in board.claim(ANN, n=2))]
         assert tokens == sorted(set(tokens))  # type: ignore[type-var]
 
+    @pytest.mark.needs("steps")
     @pytest.mark.parametrize("verb", ["complete", "fail", "release", "renew", "step"])
     def test_the_right_token_does_not_make_up_for_another_name(
         self, board: TaskBoard, other: TaskBoard, verb: str
@@ -146,6 +151,7 @@ class TestToken:
         assert "token" not in caught.value.fields
         assert board.get("t1").status is TaskStatus.IN_PROGRESS
 
+    @pytest.mark.needs("steps")
     @pytest.mark.parametrize("verb", ["complete", "fail", "release", "renew", "step"])
     def test_a_replaced_holder_is_told_who_holds_it_now_and_changes_nothing(
         self, board: TaskBoard, other: TaskBoard, clock: HandClock, verb: str
@@ -216,7 +222,14 @@ class TestToken:
 class TestRepeats:
     """Clients retry: the same verb with the same token gives the same answer and changes nothing more."""
 
-    @pytest.mark.parametrize(("verb", "more"), [("complete", ["done"]), ("fail", ["boom"]), ("release", [])])
+    @pytest.mark.parametrize(
+        ("verb", "more"),
+        [
+            ("complete", ["done"]),
+            pytest.param("fail", ["boom"], marks=pytest.mark.needs("failed tasks")),
+            ("release", []),
+        ],
+    )
     def test_a_repeated_ending_answers_as_before(
         self, board: TaskBoard, other: TaskBoard, clock: HandClock, verb: str, more: list[str]
     ) -> None:
@@ -256,6 +269,7 @@ class TestRepeats:
             board.complete("t1", "mine", worker=BEN)
         assert board.get("t1").result == "done"
 
+    @pytest.mark.needs("limits of attempts")
     def test_a_release_that_used_up_the_attempts_can_be_repeated_too(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=0)
         token = take(board).token
@@ -263,6 +277,7 @@ class TestRepeats:
         assert first.status is TaskStatus.FAILED
         assert board.release("t1", token=token) == first
 
+    @pytest.mark.needs("steps")
     def test_a_named_step_is_done_once(self, board: TaskBoard, home: Home) -> None:
         board.add("x", id="t1", steps=["one", "two"])
         token = take(board).token
@@ -272,6 +287,7 @@ class TestRepeats:
         assert [step.status for step in again.steps] == ["completed", "pending"]
         assert again.steps == first.steps
 
+    @pytest.mark.needs("reviews")
     def test_a_repeat_after_a_rejection_is_not_a_second_submission(self, board: TaskBoard) -> None:
         board.add("x", id="t1", review=True)
         token = take(board, ANN).token
@@ -301,6 +317,7 @@ def test_release_agent_tasks_of_a_session_leaves_the_other_sessions_alone(board:
     assert board.get("t0").assigned_to == "ann"
 
 
+@pytest.mark.needs("locks", "paths")
 def test_release_agent_tasks_gives_back_its_locks_too(board: TaskBoard) -> None:
     board.add("x", paths=["src/a"])
     take(board, ANN)
@@ -310,6 +327,7 @@ def test_release_agent_tasks_gives_back_its_locks_too(board: TaskBoard) -> None:
     assert [lock.pattern for lock in board.locks()] == ["etc"]
 
 
+@pytest.mark.needs("locks")
 def test_release_agent_tasks_of_a_process_leaves_another_process_of_its_session_alone(board: TaskBoard) -> None:
     one, two = (
         Worker("ann", session="s1", host=host(), pid=os.getpid(), started=started, boot=boot())
@@ -325,6 +343,7 @@ def test_release_agent_tasks_of_a_process_leaves_another_process_of_its_session_
     assert board.locks() == []
 
 
+@pytest.mark.needs("blockers")
 def test_releasing_a_claim_that_was_ended_by_a_blocker_changes_nothing_more(board: TaskBoard) -> None:
     board.add("x", id="t1")
     task = take(board)

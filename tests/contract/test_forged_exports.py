@@ -147,6 +147,7 @@ def test_a_forged_export_is_refused_and_leaves_the_board_empty(
     assert board.counts() == TaskBoard().counts()
 
 
+@pytest.mark.needs("histories")
 def test_a_forged_count_of_unmet_dependencies_is_not_believed(board: TaskBoard, clock: HandClock) -> None:
     lines = entries(clock)
     the_task(lines, "second")["unmet"] = 0
@@ -160,6 +161,7 @@ def test_a_forged_count_of_unmet_dependencies_is_not_believed(board: TaskBoard, 
         assert board.claim(BEN) is None
 
 
+@pytest.mark.needs("histories")
 def test_an_honest_export_is_imported_and_works_on(board: TaskBoard, clock: HandClock) -> None:
     source = furnished(clock)
     lines = list(dump(source))
@@ -171,6 +173,7 @@ def test_an_honest_export_is_imported_and_works_on(board: TaskBoard, clock: Hand
     assert take(board, BEN).id == "second"
 
 
+@pytest.mark.needs("cancelled tasks", "failed tasks", "histories")
 def test_an_honest_export_of_many_kinds_of_ends_is_imported(board: TaskBoard) -> None:
     clock = HandClock()  # of its own: a jump would be an event on the other board too
     source = furnished(clock)

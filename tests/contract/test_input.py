@@ -106,6 +106,7 @@ def refused(board: TaskBoard, attempt: Callable[[], object], kind: type[DibsErro
     assert (board.status(), len(list(board.changelog())), board.locks(), board.messages()) == before
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 @pytest.mark.parametrize("what", BAD_TEXT)
 @pytest.mark.parametrize("verb", TEXT_VERBS)
 def test_text_that_cannot_be_kept_is_refused(busy: TaskBoard, verb: str, what: str) -> None:
@@ -114,18 +115,21 @@ def test_text_that_cannot_be_kept_is_refused(busy: TaskBoard, verb: str, what: s
     refused(busy, lambda: TEXT_VERBS[verb](busy, BAD_TEXT[what]))
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 @pytest.mark.parametrize("what", [what for what in BAD_TEXT if what not in ("empty", "blank", "nothing")])
 @pytest.mark.parametrize("verb", OPTIONAL_TEXT_VERBS)
 def test_so_are_notes_and_results(busy: TaskBoard, verb: str, what: str) -> None:
     refused(busy, lambda: OPTIONAL_TEXT_VERBS[verb](busy, BAD_TEXT[what]))
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 @pytest.mark.parametrize("verb", ID_VERBS)
 def test_what_is_no_id_is_refused(busy: TaskBoard, verb: str) -> None:
     for bad in BAD_IDS:
         refused(busy, lambda bad=bad: ID_VERBS[verb](busy, bad), DibsError)  # type: ignore[misc]
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 @pytest.mark.parametrize("verb", NAME_VERBS)
 def test_what_is_no_name_is_refused(busy: TaskBoard, verb: str) -> None:
     for bad in BAD_NAMES:
@@ -150,6 +154,12 @@ def test_a_worker_that_was_made_by_hand_is_checked_too(busy: TaskBoard, what: st
     refused(busy, lambda: busy.claim(worker))
     refused(busy, lambda: busy.lock(["a"], worker))
     refused(busy, lambda: busy.tell("hello", worker=worker))
+
+
+def test_a_worker_whose_record_was_read_is_still_checked(busy: TaskBoard) -> None:
+    worker = Worker("two\nlines")
+    assert "two" in worker.text
+    refused(busy, lambda: busy.claim(worker))
 
 
 @pytest.mark.parametrize(
@@ -177,10 +187,32 @@ def test_any_id_within_the_limits_is_kept_exactly(board: TaskBoard, home: Home, 
     assert take(board, ANN, task_id).id == task_id
 
 
-@pytest.mark.parametrize(
-    "name", ["ann", "Ann Lee", "ünï", "a/b", "../../etc/passwd", "日本", "x" * 200, "'; --", "%s", "*"]
-)
-def test_any_printable_name_is_kept_exactly(board: TaskBoard, name: str) -> None:
+NAMES = ["ann", "ünï", "a/b", "日本", "x" * 200, "DOMAIN:ann", "ann@home+1", "_a.b-c"]
+OLD_NAMES = ["Ann Lee", "../../etc/passwd", "'; --", "%s", "*", "x; touch /tmp/pwn #", "$(id)", "-rf", "~ann", "#1"]
+
+
+@pytest.mark.parametrize("name", OLD_NAMES)
+def test_a_new_name_is_one_that_a_shell_reads_as_it_stands(board: TaskBoard, name: str) -> None:
+    board.add("x", id="x1")
+    for call in (
+        lambda: board.claim(name),
+        lambda: board.claim(Worker(name, "human", session="s"), "x1"),
+        lambda: board.add("y", worker=name),
+        lambda: board.tell("hello", worker=name),
+        lambda: board.lock(["a.py"], name),
+    ):
+        with pytest.raises(Invalid, match=r"cannot be a new worker name.*letters, digits and \. _ - @ \+ : /"):
+            call()
+    assert board.tasks(assigned_to=name)[1] == 0
+    assert board.locks() == []
+
+
+@pytest.mark.needs("labels")
+@pytest.mark.parametrize("name", NAMES + OLD_NAMES)
+def test_any_name_that_is_on_the_board_is_kept_exactly(board: TaskBoard, name: str) -> None:
+    if name in OLD_NAMES:
+        with board.store.write() as tx:
+            tx.set_mark(name, 1)  # a reader from before names were limited
     board.add("x", labels=[name])
     task = take(board, name)
     assert (task.assigned_to, task.labels) == (name, [name])
@@ -220,7 +252,14 @@ def test_fields_of_the_wrong_sort_are_refused(board: TaskBoard, fields: dict[str
     refused(board, lambda: board.add("x", **fields))
 
 
-@pytest.mark.parametrize("priority", [2**31 - 1, -(2**31) + 1, 0])
+@pytest.mark.parametrize(
+    "priority",
+    [
+        pytest.param(2**31 - 1, marks=pytest.mark.needs("priorities")),
+        pytest.param(-(2**31) + 1, marks=pytest.mark.needs("priorities")),
+        0,
+    ],
+)
 def test_the_greatest_priorities_work(board: TaskBoard, home: Home, priority: int) -> None:
     board.add("middle", id="m")
     board.add("x", priority=priority, id="x")
@@ -268,6 +307,7 @@ FORBIDDEN = re.compile(
 )
 
 
+@pytest.mark.needs("locks", "paths")
 @pytest.mark.parametrize("what", PROVOKED)
 def test_an_error_has_a_stable_code_says_what_and_never_advises_harm(
     busy: TaskBoard, clock: HandClock, what: str

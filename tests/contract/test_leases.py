@@ -44,6 +44,7 @@ def test_a_boards_stale_timeout_is_the_lease_of_its_claims(home: Home) -> None:
     assert take(board, ANN).lease_expires_at == START + 300
 
 
+@pytest.mark.needs("steps")
 @pytest.mark.parametrize(("worker", "minutes"), [(ANN, 30), (EVE, 240)])
 def test_so_does_the_length_of_a_steps_lease(board: TaskBoard, worker: Worker, minutes: int) -> None:
     board.add("x", id="t1", steps=["one"])
@@ -91,6 +92,7 @@ def test_a_named_expired_claim_can_be_taken_over(board: TaskBoard, clock: HandCl
     assert take(board, BEN, "t1").assigned_to == "ben"
 
 
+@pytest.mark.slow_on("bilu", "workitems")
 def test_a_named_claim_is_taken_over_however_many_have_expired(board: TaskBoard, clock: HandClock) -> None:
     board.add_many([{"description": "x", "id": f"t{i:04}"} for i in range(1002)])
     for i, task in enumerate(board.claim(ANN, n=1002, lease=10)):
@@ -150,6 +152,7 @@ RENEWING: dict[str, Callable[[TaskBoard], object]] = {
 }
 
 
+@pytest.mark.needs("locks", "paths", "steps")
 @pytest.mark.parametrize("verb", RENEWING)
 def test_any_verb_of_the_holder_renews_its_leases(board: TaskBoard, clock: HandClock, verb: str) -> None:
     board.add("x", id="first", paths=["src/a"], steps=["one"])
@@ -197,6 +200,7 @@ def test_nor_is_a_lease_that_was_shortened(board: TaskBoard, clock: HandClock) -
     assert board.complete("t1", worker=ANN).status is TaskStatus.COMPLETED
 
 
+@pytest.mark.needs("locks", "paths", "steps")
 @pytest.mark.parametrize("verb", RENEWING)
 def test_the_first_verb_of_a_new_process_renews_them_too(
     board: TaskBoard, other: TaskBoard, clock: HandClock, verb: str
@@ -254,6 +258,7 @@ def test_a_verb_does_not_bring_an_expired_lease_back(board: TaskBoard, clock: Ha
         task.complete()
 
 
+@pytest.mark.needs("locks")
 def test_a_lease_that_a_namesake_made_shorter_is_renewed_as_often(board: TaskBoard, clock: HandClock) -> None:
     one, unknown = agent("zed", "s1"), agent("zed", None)
     board.lock(["src"], one)
@@ -264,6 +269,7 @@ def test_a_lease_that_a_namesake_made_shorter_is_renewed_as_often(board: TaskBoa
     assert (lock.holder.session, lock.expires_at - board.now()) == ("s1", 40)
 
 
+@pytest.mark.needs("locks")
 def test_whoever_made_it_shorter_renews_it_as_often(board: TaskBoard, clock: HandClock) -> None:
     one, unknown = agent("zed", "s1"), agent("zed", None)
     board.tell("hello", worker=unknown)
@@ -282,13 +288,14 @@ def test_a_board_that_has_seen_thousands_of_workers_has_forgotten_most_and_renew
         board.lock(["src"], ANN, lease=3600)
         for number in range(5000):
             board.tell("hello", worker=agent(f"worker-{number}", "s"))
-        assert len(board._renewed) <= 1000
+        assert len(board.core.leases) <= 1000
         clock.advance(1800)
         board.tell("hello", worker=ANN)
         assert [lock.expires_at - board.now() for lock in board.locks()] == [3600]
 
 
 class TestAttempts:
+    @pytest.mark.needs("limits of attempts")
     def test_a_task_given_back_more_than_max_attempts_times_fails(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=2)
         for _ in range(2):
@@ -300,6 +307,7 @@ class TestAttempts:
         assert failed.completed_at == START
         assert board.claim(BEN) is None
 
+    @pytest.mark.needs("limits of attempts")
     def test_the_history_is_its_result(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1", max_attempts=1)
         take(board, ANN)
@@ -313,11 +321,13 @@ class TestAttempts:
         assert "released_activity by ann: needs a database" in result
         assert "claimed_activity by ben" in result
 
+    @pytest.mark.needs("limits of attempts")
     def test_zero_fails_at_the_first_return(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=0)
         take(board)
         assert board.release("t1").status is TaskStatus.FAILED
 
+    @pytest.mark.needs("limits of attempts")
     @pytest.mark.parametrize("max_attempts", [0, 1])
     def test_a_claim_that_ran_out_is_lost_to_its_release_before_and_after_it_is_swept(
         self, board: TaskBoard, clock: HandClock, max_attempts: int
@@ -334,6 +344,7 @@ class TestAttempts:
         with pytest.raises((LeaseLost, WrongStatus)):
             board.release("t1")
 
+    @pytest.mark.needs("limits of attempts")
     @pytest.mark.parametrize("max_attempts", [0, 1])
     def test_a_release_is_repeated_by_its_token_in_vain(self, board: TaskBoard, max_attempts: int) -> None:
         board.add("x", id="t1", max_attempts=max_attempts)
@@ -348,11 +359,13 @@ class TestAttempts:
             board.release("t1")
         assert board.get("t1").status is TaskStatus.PENDING
 
+    @pytest.mark.needs("limits of attempts", "reviews")
     def test_a_rejection_counts(self, board: TaskBoard) -> None:
         board.add("x", id="t1", review=True, max_attempts=0)
         take(board, ANN).complete("done")
         assert board.reject("t1", "no", worker=EVE).status is TaskStatus.FAILED
 
+    @pytest.mark.needs("blockers", "limits of attempts")
     def test_a_blocker_does_not(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=0)
         for _ in range(3):
@@ -361,6 +374,7 @@ class TestAttempts:
             board.unblock("t1", worker=ANN)
         assert board.get("t1").attempts == 0
 
+    @pytest.mark.needs("limits of attempts")
     def test_a_retry_forgets_them(self, board: TaskBoard) -> None:
         board.add("x", id="t1", max_attempts=1)
         for _ in range(2):
@@ -381,6 +395,7 @@ class TestDeath:
         assert [task.id for task in board.claim(dead, n=3)] == ["t1"]
         assert board.get("t1").status is TaskStatus.IN_PROGRESS
 
+    @pytest.mark.needs("locks", "paths")
     def test_the_next_claim_gets_what_a_dead_process_held(
         self, board: TaskBoard, other: TaskBoard, dead: Worker
     ) -> None:
@@ -396,6 +411,7 @@ class TestDeath:
         take(board, dead)
         assert take(other, BEN, "t1").assigned_to == "ben"
 
+    @pytest.mark.needs("locks")
     def test_so_does_a_lock(self, board: TaskBoard, other: TaskBoard, dead: Worker) -> None:
         board.lock(["docs"], dead)
         assert [lock.holder.name for lock in other.lock(["docs/**"], BEN)] == ["ben"]
@@ -435,6 +451,7 @@ class TestClockJumps:
         if not home.minds_the_clock:
             pytest.skip(f"the time of a {home.name} board is not this machine's")
 
+    @pytest.mark.needs("locks")
     @pytest.mark.parametrize("jump", [3.0, 10_000.0, 30 * 86_400.0, -3.0, -10_000.0, -30 * 86_400.0])
     def test_a_jump_neither_ends_a_lease_nor_extends_it(
         self, board: TaskBoard, other: TaskBoard, clock: HandClock, jump: float
@@ -463,6 +480,7 @@ class TestClockJumps:
         task.complete("done")
         assert task.status is TaskStatus.COMPLETED
 
+    @pytest.mark.needs("locks")
     @pytest.mark.parametrize("jump", [10_000.0, -10_000.0])
     def test_readers_see_no_lease_end_before_a_writer_has_noticed(
         self, board: TaskBoard, clock: HandClock, jump: float
@@ -532,6 +550,7 @@ class TestClockJumps:
         expires = board.get("t1").lease_expires_at
         assert expires == pytest.approx(clock.wall() + 100)
 
+    @pytest.mark.needs("steps")
     def test_a_steps_lease_moves_with_the_clock_too(self, board: TaskBoard, clock: HandClock) -> None:
         board.add("x", id="t1", steps=["one"])
         take(board, ANN)
@@ -555,6 +574,7 @@ class TestKeeping:
         assert board.get("t1").lease_expires_at == START + 420
         assert board.get("t1").token == task.token
 
+    @pytest.mark.needs("locks")
     def test_locks_are_kept_too(self, board: TaskBoard, clock: HandClock) -> None:
         board.lock(["a.py"], ANN, lease=300)
         clock.advance(120)

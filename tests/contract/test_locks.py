@@ -7,9 +7,12 @@ import threading
 import pytest
 
 from dibs import Busy, NotFound, TaskBoard
+from dibs.errors import Invalid
 from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, EVE, actions, agent
 from tests.contract.state import patterns
+
+pytestmark = pytest.mark.needs("locks")
 
 
 def test_a_lock_says_who_what_and_until_when(board: TaskBoard) -> None:
@@ -44,6 +47,27 @@ APART = [
     ("src/auth/**", "src/web/**"),
     ("src/[ab].py", "src/[cd].py"),
 ]
+
+
+def test_braces_stand_for_the_paths_that_a_shell_would_make_of_them(board: TaskBoard, other: TaskBoard) -> None:
+    board.lock(["web/*.{ts,tsx}"], ANN)
+    assert patterns(board) == ["web/*.ts", "web/*.tsx"]
+    with pytest.raises(Busy, match="held by ann"):
+        other.lock(["web/page.tsx"], BEN)
+    assert [lock.pattern for lock in board.locks(["web/{page.tsx,x.css}"])] == ["web/*.tsx"]
+    board.unlock(["web/*.{ts,tsx}"], ANN)
+    assert board.locks() == []
+    board.lock(["{{cookiecutter.name}}/a.py"], ANN)
+    assert patterns(board) == ["{{cookiecutter.name}}/a.py"]
+    with pytest.raises(Invalid, match="stand for more than 64 paths"):
+        board.lock(["web/{0..99}.ts"], ANN)
+
+
+def test_braces_in_a_tasks_paths(board: TaskBoard) -> None:
+    task = board.get(board.add("x", paths=["src/{a,b}.py", "src/a.py"]))
+    assert task.paths == ["src/a.py", "src/b.py"]
+    board.lock(["src/b.py"], ANN)
+    assert board.claim(BEN) is None
 
 
 @pytest.mark.parametrize(("held", "wanted"), OVERLAPPING)
@@ -207,13 +231,13 @@ def test_waiting_for_a_lock_ends_when_it_is_given_back(
 ) -> None:
     board.lock(["a"], ANN)
     waiting = threading.Event()
-    sleep = other._store.wait_change
+    sleep = other.store.wait_change
 
     def noted(mark: int, timeout: float) -> bool:
         waiting.set()
         return sleep(mark, timeout)
 
-    monkeypatch.setattr(other._store, "wait_change", noted)
+    monkeypatch.setattr(other.store, "wait_change", noted)
     got: list[str] = []
     thread = threading.Thread(target=lambda: got.extend(x.holder.name for x in other.lock(["a"], BEN, wait=30)))
     thread.start()

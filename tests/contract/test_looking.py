@@ -28,7 +28,7 @@ TEN_KEYS = [
 
 def test_status_is_a_list_of_plain_dicts_in_order_of_creation(board: TaskBoard, home: Home, clock: HandClock) -> None:
     first = board.add("first")
-    second = board.add("second", [first], 5)
+    second = board.add("second", [first], home.priorities[-1])
     take(board, "worker-1")
     clock.advance(3)
     board.complete(first, "done")
@@ -46,7 +46,7 @@ def test_status_is_a_list_of_plain_dicts_in_order_of_creation(board: TaskBoard, 
         "claimed_at": START,
         "completed_at": START + 3,
     }
-    assert (rows[1]["id"], rows[1]["depends_on"], rows[1]["priority"]) == (second, [first], 5)
+    assert (rows[1]["id"], rows[1]["depends_on"], rows[1]["priority"]) == (second, [first], home.priorities[-1])
     assert all(type(row["status"]) is str for row in rows)
 
 
@@ -56,6 +56,7 @@ def test_an_empty_board_has_no_status_and_is_not_done(board: TaskBoard) -> None:
     assert board.all_done is False
 
 
+@pytest.mark.needs("cancelled tasks", "failed tasks", "reviews")
 def test_counts_follow_every_status(board: TaskBoard) -> None:
     board.add_many([{"description": str(i), "id": f"t{i}", "review": i == 3} for i in range(6)])
     for i in range(1, 5):
@@ -68,6 +69,7 @@ def test_counts_follow_every_status(board: TaskBoard) -> None:
     assert (board.pending_count, board.completed_count) == (1, 1)
 
 
+@pytest.mark.needs("failed tasks", "reviews")
 def test_all_done_means_nothing_pending_in_progress_or_in_review(board: TaskBoard) -> None:
     board.add("x", id="t1", review=True)
     assert not board.all_done
@@ -113,11 +115,13 @@ class TestPages:
         board.cancel("gone", worker=EVE)
         return board
 
+    @pytest.mark.needs("labels", "priorities")
     def test_the_order_is_that_in_which_people_look(self, full: TaskBoard) -> None:
         found, total = full.tasks()
         assert [task.id for task in found] == ["work", "look", "high", "low", "wait", "done", "oops", "gone"]
         assert total == 8
 
+    @pytest.mark.needs("labels", "priorities")
     def test_pages_join_without_gaps(self, full: TaskBoard) -> None:
         whole, _ = full.tasks()
         pages = [full.tasks(limit=3, offset=offset) for offset in (0, 3, 6, 9)]
@@ -132,6 +136,7 @@ class TestPages:
         seen = [task.id for offset in range(0, 12, 5) for task in board.tasks(limit=5, offset=offset)[0]]
         assert sorted(seen) == sorted(ids)
 
+    @pytest.mark.needs("labels", "priorities")
     @pytest.mark.parametrize(
         ("statuses", "ids"),
         [
@@ -146,6 +151,17 @@ class TestPages:
         found, total = full.tasks(statuses)
         assert ([task.id for task in found], total) == (ids, len(ids))
 
+    @pytest.mark.needs("cancelled tasks", "failed tasks", "labels", "parents", "priorities", "reviews")
+    def test_words_and_no_limit_as_on_the_command_line(self, full: TaskBoard) -> None:
+        assert [task.id for task in full.tasks(["done"])[0]] == ["done"]
+        assert [task.id for task in full.tasks(["open"], limit=0)[0]] == ["work", "look", "high", "low", "wait"]
+        assert [task.id for task in full.tasks(["closed", "In-Progress"])[0]] == ["work", "done", "oops", "gone"]
+        assert len(full.tasks(["all"], limit=0)[0]) == full.tasks()[1] == 8
+        for statuses in (["finished"], ["ready"], "done", [5], 5):
+            with pytest.raises(Invalid):
+                full.tasks(statuses)  # type: ignore[arg-type]
+
+    @pytest.mark.needs("labels", "parents", "priorities")
     def test_labels_holders_parents_and_words_can_be_asked_for(self, full: TaskBoard) -> None:
         assert {task.id for task in full.tasks(label="odd")[0]} == {"low", "work", "oops"}
         assert {task.id for task in full.tasks(label="eve")[0]} == set()
@@ -161,11 +177,13 @@ class TestPages:
         assert [task.id for task in board.tasks(search="äpfel")[0]] == ["t1"]
         assert [task.id for task in board.tasks(search="PFLÜCKEN")[0]] == ["t1"]
 
+    @pytest.mark.needs("labels", "priorities")
     @pytest.mark.parametrize("wrong", [{"limit": -1}, {"offset": -1}, {"limit": "x"}])
     def test_a_page_that_makes_no_sense_is_refused(self, full: TaskBoard, wrong: dict[str, Any]) -> None:
         with pytest.raises(Invalid):
             full.tasks(**wrong)
 
+    @pytest.mark.needs("labels", "priorities")
     def test_a_status_that_there_is_not_is_refused(self, full: TaskBoard) -> None:
         with pytest.raises(ValueError, match="blocked"):
             full.tasks(["blocked"])

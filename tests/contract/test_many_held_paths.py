@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from dibs import BoardTask, TaskBoard, holds
-from dibs.paths import overlaps
+from dibs import BoardTask, TaskBoard
+from dibs.rules import locks as lock_rules
+from dibs.rules.paths import overlaps
 from tests.contract.people import ANN, BEN, take
+
+pytestmark = pytest.mark.needs("locks", "paths")
 
 
 class Work:
@@ -30,7 +33,9 @@ def work_of_a_claim(board: TaskBoard, tasks: int, monkeypatch: pytest.MonkeyPatc
         work.overlaps += 1
         return overlaps(a, b)
 
-    def counted_ready(tx: Any, reserved: Any, limit: int, after: Any = None, held: Any = (), **how: Any) -> list[BoardTask]:
+    def counted_ready(
+        tx: Any, reserved: Any, limit: int, after: Any = None, held: Any = (), **how: Any
+    ) -> list[BoardTask]:
         found: list[BoardTask] = ready(tx, reserved, limit, after, held, **how)
         work.filtered += len(found) * max(1, len(held))  # each row is compared with each of the held paths
         return found
@@ -40,7 +45,7 @@ def work_of_a_claim(board: TaskBoard, tasks: int, monkeypatch: pytest.MonkeyPatc
         return locks(tx, *args, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(holds, "overlaps", counted_overlaps)
+        patch.setattr(lock_rules, "overlaps", counted_overlaps)
         patch.setattr(kind, "ready", counted_ready)
         patch.setattr(kind, "locks", counted_locks)
         assert board.claim(ANN) is None

@@ -95,10 +95,10 @@ def test_two_sessions_of_one_name_each_get_their_copy(board: TaskBoard) -> None:
     assert contents(board, agent("ann", "s1")) == []
 
 
-def test_a_name_with_a_blank_is_not_somebody_elses_session(board: TaskBoard) -> None:
+def test_a_name_with_a_separator_is_not_somebody_elses_session(board: TaskBoard) -> None:
     board.tell("hello", worker=BEN)
     assert contents(board, Worker("ann", session="x")) == ["hello"]
-    assert contents(board, Worker("ann x")) == ["hello"]
+    assert contents(board, Worker("ann:x")) == ["hello"]
 
 
 def test_all_messages_can_be_listed(board: TaskBoard) -> None:

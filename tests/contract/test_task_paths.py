@@ -10,6 +10,8 @@ from tests.clocks import START, HandClock
 from tests.contract.people import ANN, BEN, take
 from tests.contract.state import patterns
 
+pytestmark = pytest.mark.needs("paths")
+
 
 def test_a_claim_locks_the_tasks_paths_under_its_token_and_lease(board: TaskBoard) -> None:
     board.add("x", id="t1", paths=["src/auth/**", "docs/auth.md"])
@@ -22,6 +24,7 @@ def test_a_claim_locks_the_tasks_paths_under_its_token_and_lease(board: TaskBoar
         board.lock(["src/auth/login.py"], BEN)
 
 
+@pytest.mark.needs("locks", "priorities")
 def test_a_task_whose_paths_others_hold_is_skipped(board: TaskBoard, other: TaskBoard) -> None:
     board.add("x", id="t1", paths=["src/auth/**"], priority=9)
     board.add("y", id="t2", paths=["src/web/**"])
@@ -34,6 +37,7 @@ def test_a_task_whose_paths_others_hold_is_skipped(board: TaskBoard, other: Task
     assert take(other, ANN).id == "t1"
 
 
+@pytest.mark.needs("locks")
 def test_a_shared_lock_keeps_others_from_the_task_too(board: TaskBoard) -> None:
     board.add("x", paths=["src"])
     board.lock(["src"], BEN, shared=True)
@@ -41,6 +45,7 @@ def test_a_shared_lock_keeps_others_from_the_task_too(board: TaskBoard) -> None:
     assert board.claim(BEN) is not None
 
 
+@pytest.mark.needs("locks")
 def test_tasks_whose_paths_overlap_are_not_worked_on_by_two(board: TaskBoard) -> None:
     board.add("x", id="t1", paths=["src/**"])
     board.add("y", id="t2", paths=["src/a.py"])
@@ -53,6 +58,7 @@ def test_tasks_whose_paths_overlap_are_not_worked_on_by_two(board: TaskBoard) ->
     board.lock(["src/b.py"], BEN)
 
 
+@pytest.mark.needs("locks")
 def test_several_claims_take_their_locks_too(board: TaskBoard) -> None:
     board.add_many([{"description": "x", "paths": [f"src/{i}"], "id": f"t{i}"} for i in range(4)])
     board.lock(["src/1"], BEN)
@@ -60,6 +66,7 @@ def test_several_claims_take_their_locks_too(board: TaskBoard) -> None:
     assert patterns(board) == ["src/0", "src/1", "src/2", "src/3"]
 
 
+@pytest.mark.needs("locks", "priorities")
 def test_many_held_tasks_in_front_do_not_hide_the_free_one_behind(board: TaskBoard) -> None:
     board.add_many([{"description": "x", "paths": [f"src/{i % 7}/{i}"]} for i in range(150)])
     board.add("free", id="free", priority=-1)
@@ -67,6 +74,7 @@ def test_many_held_tasks_in_front_do_not_hide_the_free_one_behind(board: TaskBoa
     assert take(board, ANN).id == "free"
 
 
+@pytest.mark.needs("locks")
 @pytest.mark.parametrize("ending", ["complete", "fail", "release", "cancel", "block", "expiry"])
 def test_the_locks_go_when_the_claim_does(board: TaskBoard, clock: HandClock, ending: str) -> None:
     board.add("x", id="t1", paths=["src"])
@@ -82,6 +90,7 @@ def test_the_locks_go_when_the_claim_does(board: TaskBoard, clock: HandClock, en
     assert task.token is not None
 
 
+@pytest.mark.needs("locks")
 def test_an_own_lock_on_the_same_path_outlives_the_claim(board: TaskBoard) -> None:
     board.add("x", id="t1", paths=["src"])
     board.lock(["src"], ANN)
@@ -98,6 +107,7 @@ def test_renewing_a_claim_renews_its_locks(board: TaskBoard, clock: HandClock) -
     assert board.locks()[0].lease == 500
 
 
+@pytest.mark.needs("locks")
 def test_a_claim_that_cannot_lock_changes_nothing(board: TaskBoard) -> None:
     board.add("x", id="t1", paths=["free", "held"])
     board.lock(["held"], BEN)

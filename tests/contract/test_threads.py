@@ -5,9 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
+import pytest
+
 from dibs import Busy, TaskBoard, Worker
 from dibs.errors import DependencyCycle
 from tests.contract.people import EVE
+from tests.contract.stores import Home
 
 WORKERS = 8
 TASKS = 500
@@ -34,8 +37,14 @@ def run(*targets: object) -> None:
         raise problems[0]
 
 
-def test_eight_threads_drain_the_board_and_no_task_is_taken_twice(board: TaskBoard, other: TaskBoard) -> None:
-    board.add_many([{"description": "x", "priority": (1, 3, 5)[i % 3]} for i in range(TASKS)])
+@pytest.mark.slow_on("bilu", "workitems")
+def test_eight_threads_drain_the_board_and_no_task_is_taken_twice(
+    home: Home, board: TaskBoard, other: TaskBoard
+) -> None:
+    if home.name == "workflow":
+        pytest.skip("waits 50 ms for the document's lock here, and seven others are before it")
+    some = home.priorities
+    board.add_many([{"description": "x", "priority": some[i % len(some)]} for i in range(TASKS)])
     taken: list[str] = []
     tokens: list[int | None] = []
 
@@ -73,6 +82,7 @@ def test_of_two_threads_that_close_a_circle_one_is_refused(board: TaskBoard, oth
         assert len(refused) == 1
 
 
+@pytest.mark.needs("locks")
 def test_of_eight_threads_that_want_one_path_one_gets_it(board: TaskBoard, other: TaskBoard) -> None:
     for i in range(10):
         winners: list[int] = []

@@ -34,6 +34,7 @@ def let_time_pass(
     monkeypatch.setattr(board.store, "wait_change", wait_change)
 
 
+@pytest.mark.needs("locks", "paths")
 @pytest.mark.parametrize("verb", ["claim a named task", "claim any", "lock", "wait"])
 def test_whoever_waits_keeps_what_it_holds(
     board: TaskBoard, clock: HandClock, monkeypatch: pytest.MonkeyPatch, verb: str
@@ -64,6 +65,7 @@ def test_whoever_waits_keeps_what_it_holds(
     assert board.get("mine").status is TaskStatus.COMPLETED
 
 
+@pytest.mark.needs("locks")
 @pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1, -0.001, "5", None, True, [], 1e300], ids=repr)
 def test_a_time_to_wait_that_is_none_is_refused(board: TaskBoard, wait: Any) -> None:
     board.add("x", id="t1")
@@ -82,6 +84,7 @@ def test_a_time_to_wait_that_is_none_is_refused(board: TaskBoard, wait: Any) -> 
     assert snapshot(board) == before
 
 
+@pytest.mark.needs("locks")
 def test_a_wait_of_nothing_is_fine(board: TaskBoard) -> None:
     board.lock(["src/a.py"], BEN)
     assert board.claim(ANN, wait=0) is None
@@ -98,14 +101,14 @@ class TestWaiting:
     ) -> Callable[[], object]:
         """Start `call` on a thread and come back when it sleeps; the answer gives what it returned, once it has."""
         asleep = threading.Event()
-        sleep = board._store.wait_change
+        sleep = board.store.wait_change
         answer: list[object] = []
 
         def noted(mark: int, timeout: float) -> bool:
             asleep.set()
             return sleep(mark, timeout)
 
-        monkeypatch.setattr(board._store, "wait_change", noted)
+        monkeypatch.setattr(board.store, "wait_change", noted)
         thread = threading.Thread(target=lambda: answer.append(call()))
         thread.start()
         assert asleep.wait(10)
@@ -135,6 +138,7 @@ class TestWaiting:
         board.complete("a")
         assert finish() is True
 
+    @pytest.mark.needs("locks", "paths")
     def test_a_path_that_is_given_back_wakes_wait(
         self, board: TaskBoard, other: TaskBoard, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -167,6 +171,6 @@ class TestWaiting:
         def never(mark: int, timeout: float) -> bool:
             raise AssertionError("it slept")
 
-        monkeypatch.setattr(board._store, "wait_change", never)
+        monkeypatch.setattr(board.store, "wait_change", never)
         assert board.wait(ANN, 30) is True
         assert board.claim(ANN, wait=30) is not None

@@ -17,8 +17,8 @@ import pytest
 
 from dibs import TaskBoard, fs
 from dibs.errors import BoardUnusable, OutcomeUnknown
-from dibs.stores import groupcommit
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.sqlite import group_commit
+from dibs.stores.sqlite.store import SqliteStore
 from tests.processes.harness import Crew, assert_whole, path_of, rows
 
 STRACE = shutil.which("strace")
@@ -138,7 +138,7 @@ def test_company_is_waited_for_if_it_was_there_just_now(
     waited: list[float] = []
     clock = SimpleNamespace(monotonic_ns=lambda: 10**15 + 10**8 * len(waited), sleep=waited.append)
     with_company(url, ended)
-    monkeypatch.setattr(groupcommit, "time", clock)
+    monkeypatch.setattr(group_commit, "time", clock)
     with TaskBoard.open(url, worker="w") as board:
         board.tell("two")
         assert len(board.messages()) == 2
@@ -153,14 +153,14 @@ def test_whoever_gets_more_than_its_share_queues_at_the_gate(
     glances: list[int] = []
     lock = fs.lock
 
-    def watched(fd: int, times: int = 0) -> None:
+    def watched(fd: int, times: int = 0, alarms: Callable[[], fs.Alarms] = list) -> None:
         glances.append(times)
-        lock(fd)
+        lock(fd, 0, alarms)
 
     monkeypatch.setattr(fs, "lock", watched)
     writers = [2**22 + n // 2 % others if others and n % 2 else os.getpid() for n in range(256)]
     with TaskBoard.open(url, worker="w", durability="normal") as board:
-        for _ in range(groupcommit.SHARES - 1):
+        for _ in range(group_commit.SHARES - 1):
             board.tell("one of ours")
         with open(f"{path_of(url)}-sync", "r+b") as file:
             file.write((2560).to_bytes(8, "little"))
@@ -302,9 +302,9 @@ def test_while_a_reader_keeps_lost_pages_from_being_rewritten_nothing_is_acknowl
     url: str, crew: Crew, tmp_path: Path
 ) -> None:
     with board_with(url, FailingOnce(at=2)) as board:
-        assert isinstance(board._store, SqliteStore)
-        assert board._store._connection is not None
-        board._store._connection.set_busy_timeout(50)
+        assert isinstance(board.store, SqliteStore)
+        assert board.store._connection is not None
+        board.store._connection.set_busy_timeout(50)
         board.add("first", id="first")
         reader = crew.start("read_slowly", url)
         reader.expect("inside")
@@ -341,7 +341,7 @@ def test_a_sync_that_fails_while_another_thread_is_inside_a_transaction_disturbs
         thread = threading.Thread(target=first)
         thread.start()
         assert syncing.wait(30)
-        with board._store.write() as tx:
+        with board.store.write() as tx:
             tx.set_mark("second", 1)
             inside.set()
             assert failed.wait(30)
@@ -351,7 +351,7 @@ def test_a_sync_that_fails_while_another_thread_is_inside_a_transaction_disturbs
         assert not thread.is_alive()
         assert [type(error) for error in caught] == [OutcomeUnknown]
         board.add("third", id="third")
-        with board._store.read() as tx:
+        with board.store.read() as tx:
             assert tx.marks("second") == {"second": 2}
         assert [task["id"] for task in board.status()] == ["first", "third"]
     assert_whole(url).close()
@@ -369,6 +369,8 @@ def test_a_commit_that_cannot_be_counted_is_not_reported_as_if_nothing_had_happe
         left = [fine]
 
         def fail_once(fd: int, data: bytes, offset: int) -> None:
+            if len(data) == 16:  # the note of who has the gate
+                return
             if left[0] == 0:
                 left[0] = -1
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -396,7 +398,7 @@ def test_what_a_killed_process_committed_and_did_not_count_is_synced_before_a_re
             def killed(self: object, number: int) -> None:
                 raise SystemExit
 
-            patch.setattr(groupcommit.GroupCommit, "count_commit", killed)
+            patch.setattr(group_commit.GroupCommit, "count_commit", killed)
             with pytest.raises(SystemExit):
                 board.complete("one", "done", token=task.token)
         before = sync.count

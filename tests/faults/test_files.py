@@ -15,8 +15,8 @@ import pytest
 
 from dibs import TaskBoard, fs
 from dibs.errors import BoardUnusable, NoBoard
-from dibs.stores.schema import MIGRATIONS
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.sqlite.schema import MIGRATIONS
+from dibs.stores.sqlite.store import SqliteStore
 from tests.processes.harness import Crew, assert_whole, environment, rows
 
 Bytes = dict[str, bytes | None]
@@ -273,6 +273,39 @@ def test_creating_in_a_folder_without_permission_gives_a_reason(public_folder: P
     said = crew.start("open_only", public_folder / "board.db", "create", before=bound_by_permissions()).line()
     assert said.startswith("BoardUnusable ")
     assert contents(public_folder) == {}
+
+
+def test_a_shared_memory_file_that_is_read_only_is_named(public_folder: Path, crew: Crew) -> None:
+    make_board(public_folder / "board.db")
+    reader = crew.start("read_slowly", f"sqlite:{public_folder}/board.db")
+    reader.expect("inside")
+    (public_folder / "board.db-shm").chmod(0o444)
+    url = f"sqlite:{public_folder}/board.db"
+    said = crew.start("claim_at_a_word", url, "w", before=bound_by_permissions()).line()
+    assert said.startswith(f"board_unusable cannot write to {public_folder}/board.db-shm"), said
+    assert f"chmod u+w {public_folder}/board.db-shm" in said
+
+
+# -- other names
+
+
+def test_a_board_with_a_second_name_is_refused_under_both(tmp_path: Path) -> None:
+    make_board(tmp_path / "board.db")
+    (tmp_path / "copy").mkdir()
+    os.link(tmp_path / "board.db", tmp_path / "copy" / "board.db")
+    before = contents(tmp_path)
+    for path in (tmp_path / "board.db", tmp_path / "copy" / "board.db"):
+        assert "hard link" in refused(path)
+    assert contents(tmp_path) == before
+    (tmp_path / "copy" / "board.db").unlink()
+    assert_whole(f"sqlite:{tmp_path}/board.db").close()
+
+
+def test_the_name_that_a_killed_maker_has_left_is_no_second_one(tmp_path: Path) -> None:
+    make_board(tmp_path / "board.db")
+    os.link(tmp_path / "board.db", tmp_path / "board.db.new-1-2")
+    assert_whole(f"sqlite:{tmp_path}/board.db").close()
+    assert not (tmp_path / "board.db.new-1-2").exists()
 
 
 # -- network file systems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dibs.hooks.shellwords import CLOSE, OPEN, Command, parse
-from dibs.hooks.shellwrites import writes, writes_of_words
+from dibs.hooks.shellwords import CLOSE, OPEN, UNREAD, Command, parse
+from dibs.hooks.shellwrites import look, writes
 from tests.hooks.repository import Repository
 from tests.searching import examples
 
@@ -381,9 +382,9 @@ def test_home_is_written_out_and_other_peoples_homes_are_not(monkeypatch: pytest
 
 
 def test_a_program_with_its_arguments_needs_no_shell() -> None:
-    assert writes_of_words(["rm", "-f", "a b", "$c"], "/r") == ["/r/a b", "/r/$c"]
-    assert writes_of_words(["bash", "-lc", "rm x"], "/r") == ["/r/x"]
-    assert writes_of_words([], "/r") == []
+    assert writes(["rm", "-f", "a b", "$c"], "/r") == ["/r/a b", "/r/$c"]
+    assert writes(["bash", "-lc", "rm x"], "/r") == ["/r/x"]
+    assert writes([], "/r") == []
 
 
 def test_too_many_alternatives_are_left_alone() -> None:
@@ -409,6 +410,68 @@ def test_one_word_that_is_a_branch_is_no_path(repo: Repository) -> None:
     repo.git("pack-refs", "--all")
     assert writes("git checkout two", folder) == []
     assert writes("git checkout HEAD src", folder) == [f"{folder}/src"]
+
+
+IN_DOUBT = [
+    'cd "$X"; rm a',
+    "cd -; rm a",
+    "cd - && echo x > a",
+    "cd $(pwd)/x && sed -i s/a/b/ a",
+    "popd; touch a",
+    "cd a*; mv b c",
+    'git -C "$X" checkout -- a',
+    "for d in *; do (cd $d && rm a); done",
+    "$(" * 50 + "rm a" + ")" * 50,
+    "( " * 50 + "rm a" + " )" * 50,
+    "".join(f"cd {name} || " for name in "abcdefghijklm") + "rm a",
+]
+UNNAMED = [
+    'rm "$F"',
+    "echo x > $F",
+    "cp a ${B}",
+    'sed -i s/a/b/ "$f"',
+    "tee ~bob/x",
+    "rm {0..99}",
+    'bash -c "$X"',
+    "eval $X",
+]
+CERTAIN = [
+    "cd -; ls",
+    'cd "$X" && make',
+    "rm a",
+    "rm ''",
+    "cd -; rm /a",
+    'cd "$X"; cat b > /dev/null',
+    "echo $X",
+    "$CMD a",
+    "(((a)))",
+]
+
+
+@pytest.mark.parametrize("command", IN_DOUBT)
+def test_what_cannot_be_known_is_said(command: str) -> None:
+    walk = look(command, "/r")
+    assert walk.doubt
+
+
+@pytest.mark.parametrize("command", UNNAMED)
+def test_what_a_variable_names_is_said_apart(command: str) -> None:
+    walk = look(command, "/r")
+    assert (walk.found, walk.doubt) == ([], "")
+    assert walk.unnamed
+
+
+@pytest.mark.parametrize("command", CERTAIN)
+def test_nothing_is_in_doubt_about_a_command_that_writes_where_it_says(command: str) -> None:
+    walk = look(command, "/r")
+    assert (walk.doubt, walk.unnamed) == ("", "")
+
+
+def test_shells_started_by_shells_very_deep_are_in_doubt() -> None:
+    command = "rm a"
+    for _ in range(12):
+        command = f"bash -c {shlex.quote(command)}"
+    assert look(command, "/r").doubt
 
 
 LONG = {
@@ -468,7 +531,7 @@ def test_nothing_raises_and_answers_are_absolute(command: str) -> None:
         if isinstance(item, Command):
             assert all(len(word.text) == len(word.bare) for word in (*item.words, *item.outputs))
         else:
-            depth += {OPEN: 1, CLOSE: -1}[item]
+            depth += {OPEN: 1, CLOSE: -1, UNREAD: 0}[item]
             assert depth >= 0
     assert depth == 0
     for path in writes(command, "/r"):

@@ -142,6 +142,24 @@ def test_a_folder_that_is_gone_switches_nothing_off(bare: Repository, gone: str)
         assert "a.py is held by bob" in reason("claude", bare.hook("claude", up))
 
 
+@pytest.mark.parametrize("command", ['cd "$X"; rm a.py', "cd -; rm a.py", "$(" * 50 + "rm a.py" + ")" * 50])
+def test_a_command_that_writes_nobody_knows_where(bare: Repository, command: str) -> None:
+    bare.dibs("--as", "bob", "init")
+    heard = bare.hook("claude", claude("Bash", bare.two, command=command))
+    assert "this was not checked" in heard.json["systemMessage"]
+    why = reason("claude", bare.hook("claude", claude("Bash", bare.two, command=command), "--closed"))
+    assert "write that folder out" in why or "nested too deeply" in why
+
+
+def test_only_closed_hooks_mind_a_file_that_a_variable_names(bare: Repository) -> None:
+    bare.dibs("--as", "bob", "init")
+    event = claude("Bash", bare.two, command='for f in *.py; do sed -i s/a/b/ "$f"; done')
+    assert is_silent("claude", bare.hook("claude", event))
+    assert "write the path out" in reason("claude", bare.hook("claude", event, "--closed"))
+    harmless = claude("Bash", bare.two, command='cd "$X" && make test 2>&1 | tail -3')
+    assert is_silent("claude", bare.hook("claude", harmless, "--closed"))
+
+
 def test_our_own_folder_may_be_gone(bare: Repository) -> None:
     bare.dibs("--as", "bob", "init")
     bare.dibs("--as", "bob", "lock", "a.py", DIBS_SESSION="b")

@@ -241,7 +241,7 @@ def test_all_workers_given_up_end_the_run_while_an_outsider_works_on(place: Plac
     async def play(pool: AgentPool) -> None:
         async with pool:
             pool.add_tasks(["theirs", "ours"])
-            assert pool.board.claim("an outsider") is not None
+            assert pool.board.claim("an-outsider") is not None
             results = await soon(pool.run_team())
             assert results.ending == "gave up"
 

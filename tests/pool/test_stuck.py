@@ -74,9 +74,9 @@ def test_a_task_in_review_that_is_rejected_is_done_again(place: Place) -> None:
             running = asyncio.create_task(pool.run_team())
             await place.noted("worker-2 claimed x")
             await until(lambda: pool.board.counts()[REVIEW])
-            pool.board.reject("r", "not good enough", worker="a critic")
+            pool.board.reject("r", "not good enough", worker="critic")
             await until(lambda: pool.board.counts()[REVIEW])
-            pool.board.accept("r", worker="a critic")
+            pool.board.accept("r", worker="critic")
             place.note("go")
             results = await soon(running)
             assert results.ending == "done"
@@ -86,7 +86,7 @@ def test_a_task_in_review_that_is_rejected_is_done_again(place: Place) -> None:
 
 
 def _outsider() -> Worker:
-    return Worker("an outsider", "human", session="elsewhere")
+    return Worker("an-outsider", "human", session="elsewhere")
 
 
 async def _locked(place: Place, holder: Worker, lease: float | None) -> None:

@@ -31,7 +31,7 @@ from tests.contract.state import differences
 from tests.postgres.server import Server
 from tests.processes import actors as common
 from tests.processes.actors import PATTERNS, at_barrier, say, told, with_no_way_back
-from tests.processes.harness import PATIENCE, Actor, Crew, everything, wait_until
+from tests.processes.harness import PATIENCE, Actor, Crew, assert_counts, wait_until
 from tests.processes.test_killed import RENEWALS, matches
 
 AS_ACTOR = (sys.executable, "-m", "tests.postgres.actors")
@@ -79,6 +79,9 @@ class Crowd:
 
     def stop(self) -> None:
         self.actor.tell()
+
+    def listen(self) -> bool:
+        return self.actor.listen()
 
     def lines(self, timeout: float = PATIENCE) -> list[str]:
         """Everything that they have said, when all have ended well."""
@@ -141,49 +144,6 @@ def role_of(name: str) -> Callable[..., object]:
     found = globals().get(name) or getattr(common, name)
     assert callable(found)
     return found
-
-
-# -- locks
-
-
-def grab(url: str, name: str, seed: str, rounds: str) -> None:
-    """Lock paths, or claim a task that has some, and say from when to when they were surely held.
-
-    The times are those of the machine's steady clock, which all processes share: from after the call that took to
-    before the call that gave back.
-    """
-    board = TaskBoard.open(url, worker=name)
-    rng = random.Random(f"{seed} {name}")
-    at_barrier()
-    held = refused = 0
-    for _ in range(int(rounds)):
-        wanted = rng.sample(PATTERNS, rng.choice((1, 1, 2)))
-        shared = rng.random() < 0.3
-        task: BoardTask | None = None
-        try:
-            if rng.random() < 0.4:
-                task = board.claim(name)
-                if task is None:
-                    refused += 1
-                    continue
-                wanted, shared = list(task.paths), False
-            else:
-                board.lock(wanted, name, shared=shared, wait=rng.choice((0.0, 0.0, 0.05)))
-        except Busy:
-            refused += 1
-            continue
-        since = time.monotonic()
-        held += 1
-        time.sleep(rng.random() * 0.003)
-        until = time.monotonic()
-        if task is None:
-            board.unlock(None, name)
-        elif rng.random() < 0.5:
-            task.release()
-        else:
-            task.complete("done")
-        say(f"held {dumps([since, until, name, shared, wanted])}")
-    say(f"done {held} {refused}")
 
 
 # -- being killed, and outliving the server
@@ -294,14 +254,14 @@ def read_inbox(url: str, name: str, end: str) -> None:
     who = reader_called(name)
     say("reading")
     while True:
-        mark = board._store.mark_change()
+        mark = board.store.mark_change()
         given = board.inbox(who, limit=7)
         for message in given:
             say(f"got {message.seq} {message.content}")
         if any(message.content == end for message in given):
             return
         if len(given) < 7:  # else there are more
-            board._store.wait_change(mark, 0.2)
+            board.store.wait_change(mark, 0.2)
 
 
 # -- what a board must look like
@@ -321,13 +281,7 @@ def assert_whole(url: str) -> TaskBoard:
     """Nothing about this board is contradictory: counts, dependencies, changelog, locks. Returns it, open."""
     settle(url)
     board = TaskBoard.open(url, worker="inspector")
-    tasks = {task.id: task for task in everything(board)}
-    counted: dict[str, int] = {}
-    for task in tasks.values():
-        counted[task.status] = counted.get(task.status, 0) + 1
-        unmet = sum(tasks[need].status != "completed" for need in task.depends_on)
-        assert task.unmet == unmet, f"{task.id} counts {task.unmet} unmet dependencies and has {unmet}"
-    assert {status: n for status, n in board.counts().items() if n} == counted
+    tasks = assert_counts(board)
     assert_edges(url, board.store, tasks)
     events = list(board.changelog())
     numbers = [event.seq for event in events]

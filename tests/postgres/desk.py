@@ -45,14 +45,14 @@ class Desk:
 
     def settled(self) -> None:
         """It is time neither to look for the dead nor to see what is to be renewed."""
-        self.board._reaped = self.clock.wall()
+        self.board.core.reaper._reaped = self.clock.wall()
         for who in (ANN, BEN, DEAD, EVE):
-            self.board._looked(who, self.clock.wall(), 60.0)
+            self.board.core.leases.looked(who, self.clock.wall())
 
     def late(self) -> None:
         """It is time to look for the dead, however slow the last look was."""
         self.clock.advance(2)
-        self.board._reaped = float("-inf")
+        self.board.core.reaper._reaped = float("-inf")
 
     def trips(self, verb: Callable[[], object]) -> int:
         self.proxy.watch()

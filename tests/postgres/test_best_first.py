@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dibs import BoardTask, TaskBoard, Worker
-from dibs.claiming import WALK
+from dibs.board.claims import WALK
 from tests.clocks import HandClock
 from tests.postgres.desk import ANN, BEN, DEAD, Desk
 
@@ -36,7 +36,7 @@ def is_run_out(board: TaskBoard, far: TaskBoard, clock: HandClock, paths: list[s
 
 def is_of_the_dead(board: TaskBoard, far: TaskBoard, clock: HandClock, paths: list[str]) -> None:
     far.claim(DEAD, far.add("x", id="freed", paths=paths))
-    board._reaped = float("-inf")
+    board.core.reaper._reaped = float("-inf")
 
 
 FREED = {

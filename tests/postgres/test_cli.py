@@ -17,8 +17,8 @@ from dibs import TaskBoard, Worker
 from dibs.errors import BoardUnusable, Invalid
 from dibs.stores.postgres import addresses
 from tests.cli.shell import PATIENCE, Shell, environment
+from tests.postgres.bouncer import bouncer
 from tests.postgres.server import Server
-from tests.postgres.test_following import bouncer
 from tests.structure.test_imports import modules_of
 
 SECRET = "open-sesame"

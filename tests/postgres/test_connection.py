@@ -20,17 +20,18 @@ import psycopg
 import pytest
 
 from dibs import BoardTask, DibsError, Event, Lock, TaskBoard, Worker
-from dibs.errors import OutcomeUnknown
+from dibs.errors import LeaseLost, OutcomeUnknown
 from tests.postgres.actors import assert_whole, board_of, settle
+from tests.postgres.bouncer import bouncer
 from tests.postgres.proxy import Fault, How, Message, Proxy, Sender
 from tests.postgres.server import server_for_test
-from tests.postgres.test_following import bouncer
 from tests.processes.harness import new_seed, wait_until
 from tests.processes.test_killed import RENEWALS
+from tests.variants import variants
 
 ME = "worker-1"
 NUMBERS = itertools.count()
-HUMAN = Worker("a person", "human")
+HUMAN = Worker("a-person", "human")
 
 
 class Scene:
@@ -166,6 +167,10 @@ VERBS: dict[str, Verb] = {
         clean=True,
     ),
 }
+
+
+CUT_OFTEN = ("add", "claim", "claim without a key", "complete", "complete and claim", "lock", "cancel")
+"""The verbs that every run cuts; the others are for `make test-long`."""
 
 
 def essence(answer: Any) -> Any:
@@ -325,7 +330,7 @@ def tried(trial: Trial, name: str, ways: list[tuple[Sender, How, bool]], step: i
     )
 
 
-@pytest.mark.parametrize("name", VERBS)
+@pytest.mark.parametrize("name", variants(VERBS, quick=CUT_OFTEN))
 def test_a_connection_cut_at_some_messages_never_doubles_an_effect(trial: Trial, name: str) -> None:
     """At every 40th, from a random one on, and at the answer to the commit."""
     tried(trial, name, WAYS, 40)
@@ -364,6 +369,7 @@ def test_a_new_connection_that_is_cut_gives_a_board_or_an_error(url: str, proxy:
     print(f"{cuts} cuts while opening and telling, {opened} of them without effect")
 
 
+@pytest.mark.slow
 def test_an_inbox_that_is_cut_off_loses_no_message_silently(
     url: str, proxy: Proxy, straight: TaskBoard, cut: TaskBoard
 ) -> None:
@@ -412,7 +418,7 @@ def test_a_server_that_can_never_be_reached_is_an_error_and_not_a_hang(
 
 
 @pytest.mark.parametrize("name", ["add without a key", "claim without a key", "complete and claim"])
-@pytest.mark.parametrize("times", [1, 2, 10**6])
+@pytest.mark.parametrize("times", variants([1, 2, 10**6], quick=[1]))
 @pytest.mark.parametrize("again", ["P", "startup"])
 def test_a_commit_whose_answer_never_arrives_is_found_out_or_said_to_be_unknown(
     trial: Trial, name: str, again: str, times: int, monkeypatch: pytest.MonkeyPatch
@@ -444,7 +450,12 @@ def test_a_commit_whose_answer_never_arrives_is_found_out_or_said_to_be_unknown(
     trial.cut.tell("going on")
 
 
-@pytest.mark.parametrize("name", ["add without a key", "claim without a key", "complete", "complete and claim"])
+@pytest.mark.parametrize(
+    "name",
+    variants(
+        ["add without a key", "claim without a key", "complete", "complete and claim"], quick=["complete and claim"]
+    ),
+)
 @pytest.mark.parametrize("way", ["straight", "nameless", "pgbouncer"])
 def test_a_commit_that_comes_after_its_connection_is_gone_is_not_doubled(
     url: str, straight: TaskBoard, tmp_path: Path, name: str, way: str
@@ -495,7 +506,7 @@ def test_a_commit_that_comes_after_its_connection_is_gone_is_not_doubled(
 # -- silence
 
 
-@pytest.mark.parametrize("how", ["silence", "half"])
+@pytest.mark.parametrize("how", variants(["silence", "half"], quick=["half"]))
 def test_a_transaction_that_falls_silent_ends_and_others_go_on(
     url: str, proxy: Proxy, straight: TaskBoard, hasty: tuple[TaskBoard, float], how: How
 ) -> None:
@@ -535,6 +546,7 @@ def test_a_transaction_that_falls_silent_ends_and_others_go_on(
     assert_whole(url).close()
 
 
+@pytest.mark.slow
 def test_a_reader_in_a_silent_network_ends(proxy: Proxy, hasty: tuple[TaskBoard, float]) -> None:
     board, _ = hasty
     proxy.cut_off()
@@ -546,3 +558,33 @@ def test_a_reader_in_a_silent_network_ends(proxy: Proxy, hasty: tuple[TaskBoard,
     print(f"{type(caught.value).__name__} after {seconds:.1f} s: {caught.value}")
     proxy.heal()
     board.counts()
+
+
+@pytest.mark.parametrize("heals", [True, False])
+def test_a_holder_that_was_cut_off_past_its_lease_cannot_complete(
+    url: str, heals: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 1.0)
+    with Proxy(url) as proxy, TaskBoard.open(url, worker="maker") as board:
+        away = TaskBoard.open(f"{proxy.url}&tcp_user_timeout=2000&connect_timeout=2", worker="away")
+        task_id = board.add("slow work")
+        task = away.claim("away", lease=1.0)
+        assert task is not None
+        proxy.cut_off()
+        successor = board.claim("successor", wait=30)
+        assert successor is not None
+        last = board.recent(1)[-1].seq
+        if heals:
+            proxy.heal()
+            with pytest.raises(LeaseLost):
+                task.complete("too late")
+        else:
+            with pytest.raises(DibsError):
+                task.complete("too late")
+            proxy.heal()
+            with pytest.raises(LeaseLost):
+                task.complete("too late")
+        assert board.get(task_id).token == successor.token
+        assert [event.action for event in board.changelog(after=last)] == []
+        away.close()
+    assert_whole(url).close()

@@ -130,7 +130,7 @@ class Side:
             options = {**options, "token": number}
         # The fast path looks for the dead after it has claimed, the long way before; and a slow machine seldom does.
         for board in self.boards:
-            board._reaped = self.clock.wall()
+            board.core.reaper._reaped = self.clock.wall()
         try:
             return getattr(self.boards[via], verb)(*args, **options)
         except DibsError as error:

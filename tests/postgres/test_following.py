@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
-import socket
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -21,7 +18,6 @@ import pytest
 
 from dibs import TaskBoard
 from tests.postgres.actors import AS_ACTOR, assert_whole, board_of, crowd_of, reader_called
-from tests.postgres.proxy import Proxy
 from tests.postgres.server import Server
 from tests.processes.harness import PATIENCE, Actor, Crew, new_seed, wait_until
 from tests.processes.harness import crew as crew
@@ -190,108 +186,3 @@ def test_each_reader_gets_each_message_exactly_once(url: str, crew: Crew) -> Non
 @pytest.mark.slow
 def test_each_reader_gets_each_message_exactly_once_for_long(url: str, crew: Crew) -> None:
     chatted(url, crew, 8, 4, 2000, 900)
-
-
-# -- being woken
-
-
-@pytest.fixture(params=["listening", "deaf", "pgbouncer"])
-def way(request: pytest.FixtureRequest, url: str, server: Server, tmp_path: Path) -> Iterator[str]:
-    """How a waiting process reaches the board: with notifications; without, as if they were lost; through PgBouncer."""
-    if request.param == "listening":
-        yield url
-    elif request.param == "deaf":
-        with Proxy(url) as proxy:
-            proxy.swallowed = frozenset("A")
-            yield proxy.url
-    else:
-        with bouncer(server, url, tmp_path) as address:
-            yield address
-
-
-class bouncer:
-    """PgBouncer before the server, in transaction mode."""
-
-    def __init__(self, server: Server, url: str, folder: Path) -> None:
-        program = shutil.which("pgbouncer") or shutil.which("/usr/sbin/pgbouncer")
-        if program is None:
-            missing = "pgbouncer is not installed (Debian: apt-get install pgbouncer; macOS: brew install pgbouncer)"
-            if os.environ.get("CI"):
-                pytest.fail(missing, pytrace=False)
-            pytest.skip(missing)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
-        rest = url.partition("@")[2].partition("/")[2]
-        self.url = f"postgresql://dibs@127.0.0.1:{self._port}/{rest}"
-        (folder / "ini").write_text(
-            f"[databases]\n* = host={server.host} port={server.port} user=dibs\n[pgbouncer]\nlisten_addr = 127.0.0.1\n"
-            f"listen_port = {self._port}\nunix_socket_dir =\nauth_type = any\n"
-            "pool_mode = transaction\nmax_client_conn = 200\ndefault_pool_size = 10\n"
-            "ignore_startup_parameters = extra_float_digits\n"
-        )
-        nobody = ("-u", "nobody") if os.geteuid() == 0 else ()
-        self._process = subprocess.Popen([program, "-q", *nobody, str(folder / "ini")], stderr=subprocess.PIPE)
-
-    def __enter__(self) -> str:
-        wait_until(self._answers, "pgbouncer")
-        return self.url
-
-    def _answers(self) -> bool:
-        assert self._process.poll() is None, self._process.communicate()
-        try:
-            socket.create_connection(("127.0.0.1", self._port)).close()
-        except ConnectionRefusedError:
-            return False
-        return True
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
-@pytest.mark.parametrize("role", ["await_work", "await_claim"])
-def test_waiting_ends_when_another_process_adds_work(url: str, way: str, crew: Crew, role: str) -> None:
-    waiter = crew.start(role, way, "waiter", TIMEOUT)
-    waiter.expect("waiting")
-    adder = crew.start("add", way, "work at last")
-    adder.expect("ready")
-    time.sleep(1.0)
-    before = waiter.cpu_seconds()
-    time.sleep(1.0)
-    used = waiter.cpu_seconds() - before
-    assert not waiter.heard
-    adder.tell()
-    adder.expect("added")
-    committed = time.monotonic()
-    found, seconds = waiter.line().split()
-    late = time.monotonic() - committed
-    assert found == "True"
-    assert float(seconds) < TIMEOUT / 2
-    assert used < 0.3, f"a second of waiting took {used:.2f} s of CPU"
-    print(f"woken {late * 1000:.0f} ms after the other process had committed; {used * 100:.0f}% of a CPU while waiting")
-    assert_whole(url).close()
-
-
-def test_waiting_ends_when_a_dependency_is_completed(url: str, way: str, crew: Crew) -> None:
-    with TaskBoard.open(way, worker="maker") as board:
-        first = board.claim("other", board.add("first"))
-        assert first is not None
-        board.add("second", depends_on=[first.id])
-        waiter = crew.start("await_work", way, "waiter", TIMEOUT)
-        waiter.expect("waiting")
-        first.complete()
-        found, seconds = waiter.line().split()
-    assert found == "True"
-    assert float(seconds) < TIMEOUT / 2
-
-
-def test_waiting_ends_when_a_path_is_unlocked(url: str, way: str, crew: Crew) -> None:
-    with TaskBoard.open(way, worker="maker") as board:
-        board.lock(["src/**"], "other")
-        board.add("in there", paths=["src/a.py"])
-        waiter = crew.start("await_work", way, "waiter", TIMEOUT)
-        waiter.expect("waiting")
-        board.unlock(None, "other")
-        found, seconds = waiter.line().split()
-    assert found == "True"
-    assert float(seconds) < TIMEOUT / 2

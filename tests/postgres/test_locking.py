@@ -18,10 +18,11 @@ import pytest
 
 from dibs import BoardTask, TaskBoard, Worker
 from dibs.errors import Busy, DependencyCycle, Duplicate, NotClaimable
-from dibs.store import Collision
+from dibs.stores.base import Collision
 from dibs.stores.postgres.round_trips import Connection
 from tests.postgres.server import Server
 from tests.processes.harness import PATIENCE, wait_until
+from tests.variants import variants
 
 T = TypeVar("T")
 ANN = Worker("ann", session="s1")
@@ -83,7 +84,7 @@ class Party:
         store.fail = noted
 
     def waits(self) -> bool:
-        """For the other: in the server, or by coming again and again (`dibs.store.Collision`)."""
+        """For the other: in the server, or by coming again and again (`dibs.stores.base.Collision`)."""
         return self._was_sent_back or bool(self._watch.execute(WAITING, [self.name]).fetchall()[0][0])
 
     def begin(self, call: Callable[[], T]) -> Begun[T]:
@@ -107,6 +108,7 @@ class Party:
 
 COMMIT = 1000
 """Instead of the number of a trip: the one that commits."""
+TRIPS = variants([1, 2, 3, 4, 5, COMMIT], quick=[1, 2, COMMIT])
 
 
 class Pause:
@@ -211,9 +213,9 @@ def test_of_two_who_are_about_to_lock_the_same_one_waits_and_is_refused(
 
 
 def grant(board: TaskBoard, tx: Any, pattern: str) -> None:
-    from dibs import holds
+    from dibs.rules import locks as lock_rules
 
-    granted, event = holds.take([pattern], False, [], ANN, tx.draw(1)[0], tx.now, 600.0, None)
+    granted, event = lock_rules.take([pattern], False, [], ANN, tx.draw(1)[0], tx.now, 600.0, None)
     tx.save_locks(granted)
     tx.append([event])
 
@@ -257,7 +259,7 @@ def test_work_without_files_does_not_wait_for_who_locks_some(parties: tuple[Part
     assert [lock.pattern for lock in one.board.locks()] == ["**"]
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_a_claim_and_a_lock_of_the_same_files_never_both_succeed(parties: tuple[Party, Party], trip: int) -> None:
     """The claim is held before each of its trips in turn."""
     one, two = parties
@@ -275,7 +277,7 @@ def test_a_claim_and_a_lock_of_the_same_files_never_both_succeed(parties: tuple[
 
 
 @pytest.mark.parametrize("length", [2, 3, 5])
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_of_two_edges_that_would_close_a_circle_one_is_refused(
     parties: tuple[Party, Party], length: int, trip: int
 ) -> None:
@@ -305,7 +307,7 @@ def unmet(board: TaskBoard, task_id: str) -> int:
 
 @pytest.mark.parametrize("way", ["fast", "long"])
 @pytest.mark.parametrize("verb", ["add", "depend"])
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_a_task_added_while_its_need_is_completed_is_not_left_waiting(
     parties: tuple[Party, Party], way: str, verb: str, trip: int
 ) -> None:
@@ -331,7 +333,7 @@ def test_a_task_added_while_its_need_is_completed_is_not_left_waiting(
 
 @pytest.mark.parametrize("way", ["fast", "long"])
 @pytest.mark.parametrize("verb", ["add", "depend"])
-@pytest.mark.parametrize("trip", [1, 2, 3, COMMIT])
+@pytest.mark.parametrize("trip", variants([1, 2, 3, COMMIT], quick=[1, COMMIT]))
 def test_a_need_that_is_completed_while_somebody_is_added_lets_it_go(
     parties: tuple[Party, Party], way: str, verb: str, trip: int
 ) -> None:
@@ -404,7 +406,7 @@ def test_who_makes_a_task_ready_does_not_wait_for_another_who_does(parties: tupl
 # -- the same thing twice
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_of_two_who_add_the_same_id_one_is_told(parties: tuple[Party, Party], trip: int) -> None:
     one, two = parties
     with held_before_trip(one, trip, lambda: one.board.add("first", id="t")) as first:
@@ -415,7 +417,7 @@ def test_of_two_who_add_the_same_id_one_is_told(parties: tuple[Party, Party], tr
     assert len(one.board.tasks()[0]) == 1
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_of_two_requests_with_one_key_both_get_the_same_answer(parties: tuple[Party, Party], trip: int) -> None:
     one, two = parties
     with held_before_trip(one, trip, lambda: one.board.add("x", request_key="k")) as first:
@@ -425,7 +427,7 @@ def test_of_two_requests_with_one_key_both_get_the_same_answer(parties: tuple[Pa
     assert len(one.board.tasks()[0]) == 1
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_of_two_claims_with_one_key_both_get_the_same_task(parties: tuple[Party, Party], trip: int) -> None:
     one, two = parties
     one.board.add_many([{"description": "x"}] * 3)
@@ -439,7 +441,7 @@ def test_of_two_claims_with_one_key_both_get_the_same_task(parties: tuple[Party,
     assert one.board.counts()["in_progress"] == 1  # type: ignore[index]
 
 
-@pytest.mark.parametrize("trip", [1, 2, 3, 4, 5, COMMIT])
+@pytest.mark.parametrize("trip", TRIPS)
 def test_two_who_read_one_inbox_get_each_message_once(parties: tuple[Party, Party], trip: int) -> None:
     one, two = parties
     for number in range(6):

@@ -17,7 +17,8 @@ import psycopg
 import pytest
 from psycopg import sql as pgsql
 
-from dibs import TaskBoard, Worker, rules
+from dibs import TaskBoard, Worker
+from dibs.rules import tasks as rules
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.fast_path import CLAIM, COMPLETE
 from dibs.stores.postgres.round_trips import Connection, _written
@@ -84,8 +85,9 @@ class Plans:
             custom = connection.trip([(f"EXPLAIN (FORMAT JSON) {statement}", values)])[0][0][0]
             raw.execute("SET plan_cache_mode = force_generic_plan")
             raw.execute(f"PREPARE it AS {statement}".encode())
-            sent = [None if wire is None else wire.decode() for wire in map(_written, values)]
-            written = ", ".join(pgsql.Literal(each).as_string(raw) for each in sent)
+            written = ", ".join(
+                "NULL" if v is None else pgsql.Literal((_written(v) or b"").decode()).as_string(raw) for v in values
+            )
             generic = raw.execute(f"EXPLAIN (FORMAT JSON) EXECUTE it({written})".encode()).fetchall()[0][0]
             if believed:
                 raw.execute("ROLLBACK")

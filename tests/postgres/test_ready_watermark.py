@@ -389,7 +389,7 @@ def test_what_else_waits_is_no_part_of_the_look(server: Server, url: str) -> Non
             assert board.claim("ann", "t1") is not None
             waited = time.monotonic() - began
         assert waited > 0.9
-        assert board._reaped - board.now() < 1
+        assert board.core.reaper._reaped - board.now() < 1
 
 
 def test_who_was_idle_looks_no_more_often_afterwards(url: str, clock: HandClock, sent: list[tuple[str, Any]]) -> None:

@@ -383,7 +383,7 @@ class Case:
         if self.free:
             far.add("x", id="named", paths=["free/*.py"], priority=-1)
         # Is it time to look for the dead? What others did has no part in that.
-        board._reaped = float("-inf") if self.late else clock.wall()
+        board.core.reaper._reaped = float("-inf") if self.late else clock.wall()
         return task
 
     def outcome(self, board: TaskBoard, task: BoardTask) -> list[str]:
@@ -495,7 +495,7 @@ def test_the_first_calls_of_a_process_keep_the_bound_too(desk: Desk) -> None:
     tasks: list[BoardTask] = []
     claim(board, ANN)  # looks for the dead, and what there is to renew
     for _ in range(18):
-        board._reaped = desk.clock.wall()
+        board.core.reaper._reaped = desk.clock.wall()
         counted.append(desk.trips(lambda: tasks.extend(board.claim(ANN, n=1))))
         counted.append(desk.trips(lambda: tasks.pop().complete("done")))
     print(f"round trips: the first calls: {counted}")

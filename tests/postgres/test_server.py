@@ -22,6 +22,7 @@ from tests.postgres import binaries
 from tests.postgres import server as servers
 from tests.postgres.server import ROOT, Server, server_for_test
 from tests.processes.harness import environment, wait_until
+from tests.variants import variants
 
 USER = """
 import json, os, sys
@@ -121,7 +122,7 @@ class TestOneServer:
         with pytest.raises(psycopg.errors.UndefinedTable):
             rows(second, "SELECT word FROM words")
 
-    @pytest.mark.parametrize("end", ["fast", "immediate", "kill"])
+    @pytest.mark.parametrize("end", variants(["fast", "immediate", "kill"], quick=["kill"]))
     def test_what_was_committed_is_there_after_a_restart(self, end: str) -> None:
         server_for_test()
         with Server.start(durable=True) as server:
@@ -147,6 +148,7 @@ class TestOneServer:
             with pytest.raises(psycopg.OperationalError):
                 connection.execute("SELECT 1")
 
+    @pytest.mark.slow
     def test_a_server_that_is_killed_behind_its_keeper_is_still_removed(self, own_server: Server) -> None:
         os.kill(own_server.pid, signal.SIGKILL)
         own_server.close()
@@ -229,13 +231,14 @@ class TestSharing:
         second.leave()
         assert not other.exists()
 
-    @pytest.mark.parametrize("note", ["", "{", json.dumps({"door": "/nowhere/keeper"})])
+    @pytest.mark.parametrize("note", variants(["", "{", json.dumps({"door": "/nowhere/keeper"})], quick=["{"]))
     def test_a_note_that_a_crash_left_stops_nobody(self, users: Any, tmp_path: Path, note: str) -> None:
         (tmp_path / "postgres.json").write_text(note)
         user = users(tmp_path)
         assert rows(user.greeted()[3], "SELECT 1") == [(1,)]
         user.leave()
 
+    @pytest.mark.slow
     def test_those_who_come_and_go_are_always_served(self, users: Any, tmp_path: Path) -> None:
         """Each new one comes while the last one leaves."""
         leaving = users(tmp_path)
@@ -255,6 +258,7 @@ class TestSharing:
             with pytest.raises(RuntimeError, match="other processes use this server"):
                 verb()
 
+    @pytest.mark.slow
     def test_the_workers_of_a_test_run_share_one_and_leave_nothing(self, server: Server, tmp_path: Path) -> None:
         (tmp_path / "test_workers.py").write_text(
             "import os\n"

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dibs import DibsError, TaskBoard
+from dibs import BoardTask, DibsError, TaskBoard
 from dibs.errors import Busy, DependencyCycle, LeaseLost, NotClaimable
 from dibs.jsontext import dumps
 
@@ -148,8 +148,48 @@ def hold(url: str, name: str, folder: str, seed: str, rounds: str) -> None:
     say(f"done {held} {refused}")
 
 
+def grab(url: str, name: str, seed: str, rounds: str) -> None:
+    """Lock paths, or claim a task that has some, and say from when to when they were surely held.
+
+    The times are those of the machine's steady clock, which all processes share: from after the call that took to
+    before the call that gave back.
+    """
+    board = TaskBoard.open(url, worker=name)
+    rng = random.Random(f"{seed} {name}")
+    at_barrier()
+    held = refused = 0
+    for _ in range(int(rounds)):
+        wanted = rng.sample(PATTERNS, rng.choice((1, 1, 2)))
+        shared = rng.random() < 0.3
+        task: BoardTask | None = None
+        try:
+            if rng.random() < 0.4:
+                task = board.claim(name)
+                if task is None:
+                    refused += 1
+                    continue
+                wanted, shared = list(task.paths), False
+            else:
+                board.lock(wanted, name, shared=shared, wait=rng.choice((0.0, 0.0, 0.05)))
+        except Busy:
+            refused += 1
+            continue
+        since = time.monotonic()
+        held += 1
+        time.sleep(rng.random() * 0.003)
+        until = time.monotonic()
+        if task is None:
+            board.unlock(None, name)
+        elif rng.random() < 0.5:
+            task.release()
+        else:
+            task.complete("done")
+        say(f"held {dumps([since, until, name, shared, wanted])}")
+    say(f"done {held} {refused}")
+
+
 def files_under(pattern: str) -> list[str]:
-    """Which files of a small world a pattern covers, spelt out by hand: an oracle without any code of `dibs.paths`."""
+    """Which files of a small world a pattern covers, spelt out by hand: an oracle without any code of ours."""
     return {
         "src/**": ["src/a/x.py", "src/a/y.py", "src/b/y.py", "src/b/z.py"],
         "src/a/**": ["src/a/x.py", "src/a/y.py"],
@@ -325,7 +365,7 @@ def add(url: str, description: str) -> None:
 def occupy(url: str) -> None:
     """Stand inside a write transaction, in which something has already been changed, until told to go on."""
     board = TaskBoard.open(url, worker="occupant")
-    with board._store.write() as tx:
+    with board.store.write() as tx:
         tx.set_mark("occupant", 1)
         say("inside")
         told()
@@ -335,7 +375,7 @@ def occupy(url: str) -> None:
 def read_slowly(url: str) -> None:
     """Stand inside a read transaction until told to go on."""
     board = TaskBoard.open(url)
-    with board._store.read() as tx:
+    with board.store.read() as tx:
         tx.counts()
         say("inside")
         told()
@@ -416,7 +456,7 @@ def forked_bystander(url: str) -> None:
     child = os.fork()
     if not child:
         with_no_way_back(told)
-    with board._store.write() as tx:
+    with board.store.write() as tx:
         tx.set_mark("parent", 1)
         say(f"inside {child}")
         signal.pause()
@@ -540,13 +580,51 @@ def open_only(path: str, create: str = "") -> None:
         say(f"{type(error).__name__} {error}")
 
 
+def claim_at_a_word(url: str, name: str) -> None:
+    """How a claim ends for its caller."""
+    try:
+        with TaskBoard.open(url) as board:
+            task = board.claim(name)
+            assert task is not None
+        say(f"claimed {task.token}")
+    except DibsError as error:
+        say(f"{error.code} {error}")
+    except Exception as error:
+        say(f"{type(error).__name__} {error}")
+
+
+def work_by_a_clock(url: str, name: str, hands: str) -> None:
+    """Do what is told, by a wall clock that stands apart by as many seconds as are in a file."""
+    from dibs.clock import Clock
+    from dibs.stores.sqlite.store import SqliteStore
+
+    class Skewed(Clock):
+        def wall(self) -> float:
+            with open(hands, encoding="ascii") as file:
+                return time.time() + float(file.read())
+
+    board = TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), clock=Skewed()), worker=name)
+    task = None
+    say("ready")
+    while order := told():
+        if order == "claim":
+            task = board.claim(name, lease=3600)
+            say(f"claimed {task and task.id}")
+        elif order == "renew" and task is not None:
+            task.renew()
+            say("renewed")
+        else:
+            board.tell("what time is it")
+            say("told")
+
+
 # -- syncing
 
 
 def commit_slowly(url: str, name: str, count: str, pause: str) -> None:
     """Commit, with a disk whose sync takes some milliseconds; says how many syncs that took."""
     from dibs import fs
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     syncs = 0
 
@@ -569,7 +647,7 @@ def fork_beside_failing_syncs(url: str, count: str) -> None:
 
     from dibs import fs
     from dibs.errors import OutcomeUnknown
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     syncs = 0
     is_over = False
@@ -612,13 +690,44 @@ def commit_in_view(url: str, count: str) -> None:
 
 def die_in_sync(url: str, task_id: str, token: str) -> None:
     """Complete a task and die between the commit and its sync."""
-    from dibs.stores.sqlite import SqliteStore
+    from dibs.stores.sqlite.store import SqliteStore
 
     def sync(fd: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     board = TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), sync=sync))
     board.complete(task_id, "done", token=int(token))
+
+
+def stand_in_sync(url: str) -> None:
+    """Commit, and stay in the sync until told to go on."""
+    from dibs.stores.sqlite.store import SqliteStore
+
+    def sync(fd: int) -> None:
+        say("syncing")
+        told()
+
+    with TaskBoard(store=SqliteStore(url.removeprefix("sqlite:"), sync=sync), worker="syncer") as board:
+        board.tell("hello")
+
+
+def add_in_a_thread(url: str) -> None:
+    """What a thread that is not the main one is told, and another that stands behind it."""
+    from threading import Thread
+
+    board = TaskBoard.open(url, worker="threads")
+
+    def add() -> None:
+        try:
+            say(f"added {board.add('x')}")
+        except DibsError as error:
+            say(f"{error.code} {error}")
+
+    threads = [Thread(target=add) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 def chatter(url: str, name: str, count: str) -> None:

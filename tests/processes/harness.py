@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import apsw
 import pytest
@@ -26,6 +26,7 @@ from dibs import TaskBoard
 from dibs.model import BoardTask
 from dibs.replay import replay
 from tests.nowhere import NO_CLIENTS
+from tests.variants import variants
 
 PATIENCE = 60.0
 """Seconds after which a test stops waiting for what should take a fraction of one."""
@@ -190,12 +191,62 @@ def crew() -> Iterator[Crew]:
         yield made
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """A new, empty board in a file."""
-    address = f"sqlite:{tmp_path}/board.db"
+def in_a_file(folder: Path) -> str:
+    """A new, empty board."""
+    address = f"sqlite:{folder}/board.db"
     TaskBoard.open(address, create=True, worker="maker").close()
     return address
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return in_a_file(tmp_path)
+
+
+IN_A_FILE = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+"""For tests about what SQLite has: its files, its gate, its clock. The others run on every store."""
+SLOW_ON_POSTGRES = pytest.mark.parametrize("url", variants(["sqlite", "postgres"], quick=["sqlite"]), indirect=True)
+
+
+def on_postgres(url: str) -> bool:
+    return url.startswith("postgresql:")
+
+
+class Herd(Protocol):
+    """Actors that do the same, and began together."""
+
+    def listen(self) -> bool:
+        """Take in what they have said; False when all have ended."""
+
+    def lines(self, timeout: float = PATIENCE) -> list[str]:
+        """Everything that they have said, when all have ended well."""
+
+
+class Separate:
+    """Interpreters of their own."""
+
+    def __init__(self, actors: Sequence[Actor]) -> None:
+        self._actors = actors
+
+    def listen(self) -> bool:
+        open_ = [actor for actor in self._actors if actor.listen()]
+        return bool(open_)
+
+    def lines(self, timeout: float = PATIENCE) -> list[str]:
+        return [line for actor in self._actors for line in actor.lines(timeout)]
+
+
+def at_once(crew: Crew, size: int, role: str, url: str, *args: object) -> Herd:
+    """So many actors; `{n}` in an argument is the actor's number. On PostgreSQL, whose time is the server's, they have
+    wrong clocks."""
+    if on_postgres(url):
+        from tests.postgres.actors import crowd_of
+
+        crowd = crowd_of(crew, size, role, url, *args)
+        crowd.go()
+        return crowd
+    numbered = [[url, *(str(arg).replace("{n}", str(n)) for arg in args)] for n in range(size)]
+    return Separate(crew.at_barrier(role, numbered))
 
 
 def path_of(url: str) -> Path:
@@ -231,15 +282,13 @@ def rows(url: str, sql: str) -> list[tuple[Any, ...]]:
 
 def assert_whole(url: str) -> TaskBoard:
     """Nothing about this board is damaged or contradictory: file, counts, dependencies, changelog. Returns it, open."""
+    if on_postgres(url):
+        from tests.postgres.actors import assert_whole as assert_whole_on_postgres
+
+        return assert_whole_on_postgres(url)
     assert rows(url, "PRAGMA integrity_check") == [("ok",)]
     board = TaskBoard.open(url, worker="inspector")
-    tasks = {task.id: task for task in everything(board)}
-    counted: dict[str, int] = {}
-    for task in tasks.values():
-        counted[task.status] = counted.get(task.status, 0) + 1
-        unmet = sum(tasks[need].status != "completed" for need in task.depends_on)
-        assert task.unmet == unmet, f"{task.id} counts {task.unmet} unmet dependencies and has {unmet}"
-    assert {status: n for status, n in board.counts().items() if n} == counted
+    tasks = assert_counts(board)
     numbers = {task.id: task.seq for task in tasks.values()}
     edges = {(numbers[need], task.seq) for task in tasks.values() for need in task.depends_on}
     assert set(rows(url, "SELECT needs, task FROM dependency")) == edges
@@ -247,8 +296,20 @@ def assert_whole(url: str) -> TaskBoard:
     return board
 
 
+def assert_counts(board: TaskBoard) -> dict[str, BoardTask]:
+    """What the board counts is there: tasks of each status, and what each still waits for."""
+    tasks = {task.id: task for task in everything(board)}
+    counted: dict[str, int] = {}
+    for task in tasks.values():
+        counted[task.status] = counted.get(task.status, 0) + 1
+        unmet = sum(tasks[need].status != "completed" for need in task.depends_on)
+        assert task.unmet == unmet, f"{task.id} counts {task.unmet} unmet dependencies and has {unmet}"
+    assert {status: n for status, n in board.counts().items() if n} == counted
+    return tasks
+
+
 def everything(board: TaskBoard) -> list[BoardTask]:
-    with board._store.read() as tx:
+    with board.store.read() as tx:
         return list(tx.all_tasks())
 
 

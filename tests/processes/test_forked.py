@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dibs import TaskBoard
-from tests.processes.harness import Crew, assert_whole, python, rows, wait_until
+from tests.processes.harness import IN_A_FILE, Crew, assert_whole, python, rows, wait_until
 
 
 def test_parent_and_child_go_on_with_one_board_object(url: str, crew: Crew) -> None:
@@ -22,6 +22,7 @@ def test_parent_and_child_go_on_with_one_board_object(url: str, crew: Crew) -> N
         assert board.all_done
 
 
+@IN_A_FILE
 def test_what_a_forked_child_wrote_outlives_the_parents_close(url: str, crew: Crew) -> None:
     """SQLite tells the last connection by locks; a child whose locks are not seen would go on in a deleted WAL."""
     said = crew.start("forked_then_closed", url).lines()
@@ -32,6 +33,7 @@ def test_what_a_forked_child_wrote_outlives_the_parents_close(url: str, crew: Cr
         assert [task["id"] for task in board.status()] == added, "acknowledged and lost"
 
 
+@IN_A_FILE
 def test_a_childs_inherited_descriptors_do_not_keep_a_dead_parents_gate_locked(url: str, crew: Crew) -> None:
     """A flock belongs to the open file, which a fork shares: it would outlive the parent in a child that sleeps."""
     parent = crew.start("forked_bystander", url)
@@ -48,6 +50,7 @@ def test_a_childs_inherited_descriptors_do_not_keep_a_dead_parents_gate_locked(u
     assert_whole(url).close()
 
 
+@IN_A_FILE
 def test_forking_while_a_thread_writes_leaves_every_child_able_to_write(url: str, crew: Crew) -> None:
     said = crew.start("forked_by_a_thread", url, 60).lines()
     assert said.pop() == "ended"
@@ -62,16 +65,18 @@ def test_opening_and_closing_two_hundred_boards_leaves_no_descriptor(tmp_path: P
     assert before == after
 
 
+@IN_A_FILE
 def test_boards_that_are_dropped_without_closing_leave_no_descriptor(url: str, crew: Crew) -> None:
     before, after = crew.start("dropped", url, 20).line().split()
     assert before == after
 
 
+@IN_A_FILE
 def test_a_second_board_on_the_same_file_can_be_closed_without_harm_to_the_first(url: str, crew: Crew) -> None:
     """Closing any descriptor of a file drops all POSIX locks that the process has on it, unless somebody takes care."""
     with TaskBoard.open(url, worker="first") as first:
         first.add("one")
-        with first._store.read() as tx:
+        with first.store.read() as tx:
             tx.counts()
             TaskBoard.open(url, worker="second").close()
             # Another process must still see us: if it took itself for the only one, it would empty and delete the WAL.
@@ -87,6 +92,7 @@ def test_a_second_board_on_the_same_file_can_be_closed_without_harm_to_the_first
     assert_whole(url).close()
 
 
+@IN_A_FILE
 def test_the_wal_is_gone_when_the_last_process_has_closed_the_board(url: str) -> None:
     with TaskBoard.open(url, worker="only") as board:
         board.add("one")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from dibs import Event, TaskBoard
-from tests.processes.harness import PATIENCE, Crew, assert_whole, new_seed
+from tests.processes.harness import IN_A_FILE, PATIENCE, Crew, assert_whole, new_seed, on_postgres
 
 RENEWALS = ("renewed_activity", "renewed_locks")
 
@@ -41,15 +41,26 @@ def assert_acknowledged(name: str, calls: list[list[list[object]]], events: Iter
     return int(bool(unknown))
 
 
+def forking(url: str) -> tuple[str, ...]:
+    """What the command of actors that fork begins with."""
+    from tests.postgres.actors import AS_ACTOR  # which imports this module
+
+    return AS_ACTOR if on_postgres(url) else ()
+
+
 def killed_at_random(url: str, crew: Crew, seconds: float, size: int, reopens: float = PATIENCE) -> None:
     seed = new_seed()
     with TaskBoard.open(url, worker="maker") as board:
         board.add_many([{"description": f"task {n}", "paths": [f"lib/{n % 20}.py"]} for n in range(300)])
-    said = crew.start("killing", url, seed, seconds, size).lines(timeout=seconds + PATIENCE)
+    said = crew.start("killing", url, seed, seconds, size, before=forking(url)).lines(timeout=seconds + PATIENCE)
     assert said.pop() == "over"
     workers = [tell_apart(line) for line in said]
     assert all(fate == "killed" for fate, _, _ in workers), [name for fate, name, _ in workers if fate != "killed"]
 
+    if on_postgres(url):
+        from tests.postgres.actors import settle
+
+        settle(url)
     started = time.monotonic()
     board = TaskBoard.open(url)
     board.counts()
@@ -84,12 +95,12 @@ def killed_at_random(url: str, crew: Crew, seconds: float, size: int, reopens: f
 
 
 def test_sigkill_loses_nothing_that_was_acknowledged(url: str, crew: Crew) -> None:
-    killed_at_random(url, crew, 6, 6)
+    killed_at_random(url, crew, 4 if on_postgres(url) else 6, 6)
 
 
 @pytest.mark.slow
 def test_sigkill_loses_nothing_in_five_minutes(url: str, crew: Crew, capsys: pytest.CaptureFixture[str]) -> None:
-    killed_at_random(url, crew, 300, 8, reopens=1.0)
+    killed_at_random(url, crew, 300, 8, reopens=PATIENCE if on_postgres(url) else 1.0)
     with capsys.disabled():
         print(f"\n  {capsys.readouterr().out.strip()}")
 
@@ -101,7 +112,7 @@ def test_what_a_killed_worker_held_is_claimable_at_once(url: str, crew: Crew) ->
         token = int(holder.expect("claimed").split()[2])
         assert board.claim("other") is None
         holder.kill()
-        task = board.claim("other")
+        task = board.claim("other", wait=10 if on_postgres(url) else 0)
         assert task is not None
         assert (task.id, task.assigned_to, task.attempts) == (task_id, "other", 2)
         assert task.token is not None
@@ -113,6 +124,7 @@ def test_what_a_killed_worker_held_is_claimable_at_once(url: str, crew: Crew) ->
     assert_whole(url).close()
 
 
+@IN_A_FILE
 def test_a_killed_worker_does_not_leave_the_gate_locked(url: str, crew: Crew) -> None:
     occupant = crew.start("occupy", url)
     occupant.expect("inside")
@@ -122,6 +134,6 @@ def test_a_killed_worker_does_not_leave_the_gate_locked(url: str, crew: Crew) ->
     occupant.kill()
     waiting.expect("added")
     with assert_whole(url) as board:
-        with board._store.read() as tx:
+        with board.store.read() as tx:
             assert tx.marks("occupant") == {}, "half a transaction was kept"
         assert [task["description"] for task in board.status()] == ["after the dead"]

@@ -34,7 +34,9 @@ def test_a_named_task_whose_paths_a_dead_process_holds_is_granted_at_once(url: s
         board.add("theirs", id="theirs", paths=["src/a.py"])
         board.add("wanted", id="wanted", paths=["src/a.py"])
         assert len(python(script, url)) == 1
-        board._reaped = board.now()  # as if it had looked for the dead just now: who is in the way counts all the same
+        board.core.reaper._reaped = (
+            board.now()
+        )  # as if it had looked for the dead just now: who is in the way counts all the same
         assert [lock.holder.name for lock in board.locks()] == ["mayfly"]
         started = time.monotonic()
         task = board.claim("alive", "wanted")

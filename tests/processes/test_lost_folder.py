@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.processes.harness import assert_whole, python
+from tests.processes.harness import IN_A_FILE, assert_whole, python
 
 WORK_IN_A_LOST_FOLDER = """
 import os, sys
@@ -28,6 +28,7 @@ for attempt in (
 """
 
 
+@IN_A_FILE
 def test_a_lost_working_directory_is_named_as_what_is_wrong(url: str, tmp_path: Path) -> None:
     said = python(WORK_IN_A_LOST_FOLDER, url, tmp_path / "lost")
     assert said == ["the working directory no longer exists"] * 4

@@ -12,7 +12,7 @@ import pytest
 
 from dibs import TaskBoard
 from dibs.clock import boot_id
-from tests.processes.harness import Crew, environment
+from tests.processes.harness import IN_A_FILE, Crew, environment
 
 GUARD = [sys.executable, "-m", "dibs", "guard"]
 INSIDE = ["unshare", "-T", "--boottime", "100000"]
@@ -35,6 +35,7 @@ def dibs(yes: bool, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, env=environment(), cwd="/").stdout
 
 
+@IN_A_FILE
 @LATER
 def test_a_live_holder_keeps_its_task_and_its_lock(url: str, crew: Crew, later: bool) -> None:
     with TaskBoard.open(url, worker="maker") as board:
@@ -52,6 +53,7 @@ def test_a_live_holder_keeps_its_task_and_its_lock(url: str, crew: Crew, later: 
     holder.expect("completed")
 
 
+@IN_A_FILE
 @LATER
 def test_the_steady_clock_of_another_namespace_moves_no_lease(url: str, crew: Crew, later: bool) -> None:
     with TaskBoard.open(url, worker="maker") as board:

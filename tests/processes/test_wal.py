@@ -7,7 +7,9 @@ import time
 
 import pytest
 
-from tests.processes.harness import Crew, assert_whole, path_of
+from tests.processes.harness import IN_A_FILE, Crew, assert_whole, path_of
+
+pytestmark = IN_A_FILE
 
 LIMIT = 40 * 1024 * 1024
 

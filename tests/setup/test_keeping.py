@@ -12,6 +12,7 @@ import pytest
 
 from dibs.setup import plans
 from tests.setup.repository import CLIENTS, Repository
+from tests.variants import variants
 
 DIBS = [os.path.abspath(sys.executable), "-P", "-m", "dibs"]
 
@@ -64,7 +65,7 @@ def in_use(repository: Repository, client: str, name: str) -> None:
         repository.write(path, data)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", variants(CLIENTS, quick=["claude", "codex"]))
 def test_taking_out_leaves_every_file_as_it_was(repository: Repository, client: str) -> None:
     for number, name in enumerate(USERS):
         in_use(repository, client, name)
@@ -84,7 +85,7 @@ def test_taking_out_leaves_every_file_as_it_was(repository: Repository, client: 
         assert repository.files() == before, name
 
 
-@pytest.mark.parametrize("name", USERS)
+@pytest.mark.parametrize("name", variants(USERS, quick=["comments", "four blanks and CRLF", "our containers, in use"]))
 def test_everything_else_still_reads_the_same(repository: Repository, name: str) -> None:
     in_use(repository, "gemini", name)
     before = repository.jsonc(".gemini/settings.json")
@@ -101,7 +102,7 @@ def test_everything_else_still_reads_the_same(repository: Repository, name: str)
     assert after == before
 
 
-@pytest.mark.parametrize("name", TOMLS)
+@pytest.mark.parametrize("name", variants(TOMLS, quick=["CRLF", "tables"]))
 def test_toml_around_the_block_still_reads_the_same(repository: Repository, name: str) -> None:
     repository.write(".codex/config.toml", TOMLS[name])
     before = tomllib.loads(TOMLS[name])
@@ -115,7 +116,7 @@ def test_toml_around_the_block_still_reads_the_same(repository: Repository, name
     assert repository.read(".codex/config.toml") == TOMLS[name]
 
 
-@pytest.mark.parametrize("client", [*CLIENTS, "git"])
+@pytest.mark.parametrize("client", variants([*CLIENTS, "git"], quick=["claude", "codex", "git"]))
 def test_files_and_folders_that_setup_made_are_gone(repository: Repository, client: str) -> None:
     before = repository.files()
     repository.ok("setup", client)
@@ -125,7 +126,7 @@ def test_files_and_folders_that_setup_made_are_gone(repository: Repository, clie
     assert "nothing of dibs is here" in repository.ok("setup", client, "--remove").out
 
 
-@pytest.mark.parametrize("client", [*CLIENTS, "git"])
+@pytest.mark.parametrize("client", variants([*CLIENTS, "git"], quick=["claude", "codex", "git"]))
 def test_a_dry_run_shows_everything_and_writes_nothing(repository: Repository, client: str) -> None:
     if client != "git":
         in_use(repository, client, "tabs")

@@ -24,6 +24,7 @@ from dibs.proving.trial import prove
 from dibs.proving.trusted import is_compound
 from tests.cli.shell import PATIENCE, Result, width
 from tests.setup.repository import CLIENTS, Repository
+from tests.variants import variants
 
 GUARDED, ADVISORY, NOT_SET_UP = "guarded", "advisory", "not set up"
 HOOKS = {
@@ -204,6 +205,7 @@ def test_no_board_is_an_error_that_says_so(repository: Proving, tmp_path: Path) 
     assert result.json["clients"] == []
 
 
+@pytest.mark.slow
 def test_each_worktree_has_its_own_set_up(repository: Proving, tmp_path: Path) -> None:
     repository.git("commit", "--quiet", "--allow-empty", "-m", "first")
     repository.only_hooks("claude")
@@ -229,8 +231,12 @@ def break_server(repository: Proving, **entry: Any) -> None:
     ("script", "reason"),
     [
         ("", "it ended without an answer"),
-        ("echo something is missing >&2; exit 3", "it ended without an answer; it said: something is missing"),
-        ("yes hello", "it prints what is no MCP: 'hello'"),
+        pytest.param(
+            "echo something is missing >&2; exit 3",
+            "it ended without an answer; it said: something is missing",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("yes hello", "it prints what is no MCP: 'hello'", marks=pytest.mark.slow),
     ],
 )
 def test_a_server_that_is_none(repository: Proving, script: str, reason: str) -> None:
@@ -249,6 +255,7 @@ def test_a_server_whose_program_is_gone(repository: Proving, tmp_path: Path) -> 
     assert f"was not tried: there is no {gone}" in repository.proof("claude", code=1)["reasons"][0]
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs(repository: Proving, monkeypatch: pytest.MonkeyPatch) -> None:
     break_server(repository, command=repository.fake("trap '' TERM; sleep 600 & wait; sleep 600"), args=["mcp"])
     (repository.folder / HOOKS["claude"]).unlink()
@@ -265,6 +272,7 @@ def test_a_server_that_hangs(repository: Proving, monkeypatch: pytest.MonkeyPatc
     assert claude.verdict == ADVISORY
 
 
+@pytest.mark.slow
 def test_a_server_and_a_hook_of_another_board(repository: Proving, tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path}/other.db"
     TaskBoard.open(url, create=True).close()
@@ -275,6 +283,7 @@ def test_a_server_and_a_hook_of_another_board(repository: Proving, tmp_path: Pat
     assert "the MCP server does not work: it serves another board than this one" in proof["reasons"]
 
 
+@pytest.mark.slow
 def test_a_server_and_a_hook_that_act_for_two_workers(repository: Proving, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -284,6 +293,7 @@ def test_a_server_and_a_hook_that_act_for_two_workers(repository: Proving, tmp_p
     assert "kept from its own locks" in proof["reasons"][0]
 
 
+@pytest.mark.slow
 def test_codex_hands_on_few_variables(repository: Proving, tmp_path: Path) -> None:
     """A board that only DIBS_BOARD names is not found by its server."""
     repository.set_up("codex")
@@ -321,6 +331,7 @@ def test_what_is_switched_off_is_found(
 # -- the hook
 
 
+@pytest.mark.slow
 def test_no_hook_is_advice(repository: Proving) -> None:
     repository.set_up("claude")
     others = {"type": "command", "command": "true"}
@@ -332,7 +343,7 @@ def test_no_hook_is_advice(repository: Proving) -> None:
     assert proof["next"] == "dibs setup claude"
 
 
-@pytest.mark.parametrize("client", ["claude", "cursor"])
+@pytest.mark.parametrize("client", variants(["claude", "cursor"], quick=["claude"]))
 def test_a_hook_that_denies_nothing(repository: Proving, client: str) -> None:
     repository.only_hooks(client)
     text = repository.read(HOOKS[client])
@@ -360,7 +371,7 @@ def test_a_hook_that_denies_nothing(repository: Proving, client: str) -> None:
             """echo '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"allow"}}'""",
             "the hook allows edits itself",
         ),
-        ("sleep 600 & sleep 600", "did not answer within 0.5 s"),
+        pytest.param("sleep 600 & sleep 600", "did not answer within 0.5 s", marks=pytest.mark.slow),
     ],
 )
 def test_a_hook_that_answers_something_else(repository: Proving, script: str, reason: str) -> None:
@@ -379,6 +390,7 @@ def test_a_hook_whose_program_is_gone(repository: Proving, tmp_path: Path) -> No
     assert f"was not tried: there is no {tmp_path}/gone/dibs" in repository.proof("gemini", code=1)["reasons"][0]
 
 
+@pytest.mark.slow
 def test_a_matcher_that_is_too_narrow(repository: Proving) -> None:
     repository.only_hooks("claude")
     repository.only_hooks("cursor")
@@ -397,6 +409,7 @@ def test_a_matcher_that_is_too_narrow(repository: Proving) -> None:
     assert all(named(result)[name]["verdict"] == ADVISORY for name in found)
 
 
+@pytest.mark.slow
 def test_every_command_is_asked(repository: Proving, tmp_path: Path) -> None:
     """Each tool may have a command of its own: one that looks elsewhere guards nothing."""
     url = f"sqlite:{tmp_path}/other.db"
@@ -418,7 +431,7 @@ def test_every_command_is_asked(repository: Proving, tmp_path: Path) -> None:
         assert found[client]["hook"]["denied_edit"] is False
 
 
-@pytest.mark.parametrize("client", HOOKS)
+@pytest.mark.parametrize("client", variants(HOOKS, quick=["codex"]))
 def test_a_command_for_each_tool(repository: Proving, client: str) -> None:
     """An attempt with any tool is one that the hook understands."""
     repository.set_up(client)
@@ -439,6 +452,7 @@ def test_a_command_for_each_tool(repository: Proving, client: str) -> None:
     assert len(proof["hook"]["commands"]) >= max(map(len, tools.values()))
 
 
+@pytest.mark.slow
 def test_more_commands_than_are_tried(repository: Proving) -> None:
     repository.only_hooks("claude")
     group = json.dumps(repository.json(HOOKS["claude"])["hooks"]["PreToolUse"][0])
@@ -448,6 +462,7 @@ def test_more_commands_than_are_tried(repository: Proving) -> None:
     assert faults == ["there are 9 different commands of dibs, of which 8 were tried"]
 
 
+@pytest.mark.slow
 def test_a_hook_that_is_told_who_it_is(repository: Proving) -> None:
     repository.set_up("claude")
     text = repository.read(HOOKS["claude"])
@@ -467,6 +482,7 @@ def test_a_hook_that_is_told_who_it_is(repository: Proving) -> None:
     assert repository.proof("claude", code=0)["verdict"] == GUARDED
 
 
+@pytest.mark.slow
 def test_locks_that_are_required(repository: Proving) -> None:
     for client in ("claude", "gemini", "git"):
         if client == "git":
@@ -489,6 +505,7 @@ def test_a_board_without_locks(repository: Proving, tmp_path: Path) -> None:
     assert "keeps no locks" in named(result)["claude"]["reasons"][0]
 
 
+@pytest.mark.slow
 def test_a_board_on_which_nothing_expires(repository: Proving, tmp_path: Path) -> None:
     url = f"spec:{tmp_path}/files"
     (tmp_path / "files").mkdir()
@@ -499,6 +516,7 @@ def test_a_board_on_which_nothing_expires(repository: Proving, tmp_path: Path) -
     assert repository.ok("--board", url, "locks", "--json").json["locks"] == []
 
 
+@pytest.mark.slow
 def test_the_next_command_repeats_what_is_in_force(repository: Proving, tmp_path: Path) -> None:
     repository.only_hooks("claude", "--require-lock", "--closed", "--skill")
     repository.change(HOOKS["claude"], lambda d: d["hooks"]["PreToolUse"][0].update(matcher="Bash"))
@@ -520,6 +538,7 @@ def test_the_next_command_repeats_what_is_in_force(repository: Proving, tmp_path
     assert [each["next"] for each in named_one if each["client"] == "claude"] == [wanted]
 
 
+@pytest.mark.slow
 def test_a_guard_with_options_says_so(repository: Proving) -> None:
     repository.only_hooks("claude", "--require-lock")
     repository.only_hooks("cursor", "--require-lock", "--closed")
@@ -538,6 +557,7 @@ def test_an_unreadable_git_hook_is_a_fault(repository: Proving) -> None:
     assert proof["next"].startswith("mend ")
 
 
+@pytest.mark.slow
 def test_a_board_that_only_the_clients_files_name(repository: Proving, tmp_path: Path) -> None:
     url = f"sqlite:{tmp_path}/elsewhere/b.db"
     (tmp_path / "elsewhere").mkdir()
@@ -554,6 +574,7 @@ def test_a_board_that_only_the_clients_files_name(repository: Proving, tmp_path:
     assert (result.code, verdicts(result)["claude"]) == (0, GUARDED)
 
 
+@pytest.mark.slow
 def test_worktrees_that_lack_a_set_up_are_counted(repository: Proving, tmp_path: Path) -> None:
     repository.git("commit", "--quiet", "--allow-empty", "-m", "first")
     for name in ("one", "two"):
@@ -571,6 +592,7 @@ def test_worktrees_that_lack_a_set_up_are_counted(repository: Proving, tmp_path:
     assert named(repository.prove())["cursor"]["notes"] == []
 
 
+@pytest.mark.slow
 def test_a_command_that_no_shell_finds_is_a_note(repository: Proving, tmp_path: Path) -> None:
     bare = ":".join(part for part in os.environ["PATH"].split(":") if not os.path.exists(os.path.join(part, "dibs")))
     result = repository.prove(PATH=bare)
@@ -582,6 +604,7 @@ def test_a_command_that_no_shell_finds_is_a_note(repository: Proving, tmp_path: 
 
 
 @pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.slow
 def test_neither_setup_nor_the_trial_needs_git(repository: Proving, tmp_path: Path, inside: bool) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "sh").symlink_to(shutil.which("sh") or "/bin/sh")
@@ -644,6 +667,7 @@ def test_nobody_elses_command_is_run(repository: Proving, tmp_path: Path) -> Non
     assert any("other commands" in note for note in found["git"]["notes"])
 
 
+@pytest.mark.slow
 def test_only_the_running_dibs_and_the_one_on_the_path_are_started(repository: Proving, tmp_path: Path) -> None:
     """Whoever wrote a repository's files decides where they lead: to a download, a shared folder, another clone."""
     mark = tmp_path / "ran"
@@ -767,6 +791,7 @@ def as_it_was_written_once(repository: Proving) -> None:
 
 
 @pytest.mark.parametrize("path", ["dibs/__main__.py", "dibs.py"])
+@pytest.mark.slow
 def test_a_package_of_the_same_name_in_the_repository_is_not_run(
     repository: Proving, tmp_path: Path, path: str
 ) -> None:
@@ -794,6 +819,7 @@ def test_a_package_of_the_same_name_in_the_repository_is_not_run(
     assert (verdicts(result)["claude"], verdicts(result)["git"]) == (GUARDED, GUARDED)
 
 
+@pytest.mark.slow
 def test_what_was_written_once_takes_no_module_from_the_repository(repository: Proving, tmp_path: Path) -> None:
     mark = tmp_path / "ran"
     as_it_was_written_once(repository)
@@ -807,6 +833,7 @@ def test_what_was_written_once_takes_no_module_from_the_repository(repository: P
     assert (verdicts(result)["claude"], verdicts(result)["git"]) == (GUARDED, GUARDED)
 
 
+@pytest.mark.slow
 def test_whatever_the_files_hold(repository: Proving, tmp_path: Path) -> None:
     repository.write(".mcp.json", b"\xff\xfe dibs")
     repository.write(HOOKS["claude"], '{"hooks": ' + "[" * 5000 + "dibs")
@@ -851,7 +878,7 @@ def test_a_lock_on_everything_leaves_nothing_to_try(repository: Proving) -> None
     repository.ok("--as", "bob", "unlock", ".")
 
 
-@pytest.mark.parametrize("odd", ["\0", "\ud800", "\x1b[31m"])
+@pytest.mark.parametrize("odd", variants(["\0", "\ud800", "\x1b[31m"], quick=["\x1b[31m"]))
 def test_odd_characters_harm_nobody(repository: Proving, odd: str) -> None:
     program = repository.fake("touch ran")
     handler = {"type": "command", "command": f"{program} hook claude --board 'x{odd}'"}
@@ -903,6 +930,7 @@ def test_compound_lines() -> None:
 # -- git
 
 
+@pytest.mark.slow
 def test_the_git_guard(repository: Proving) -> None:
     repository.git("config", "core.hooksPath", ".githooks")
     repository.git("config", "core.splitIndex", "true")
@@ -935,6 +963,7 @@ def test_the_git_guard(repository: Proving) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_an_interrupt_gives_everything_back(repository: Proving, number: signal.Signals) -> None:
     break_server(repository, command=repository.fake("exec sleep 600"), args=["mcp"])
     (repository.folder / HOOKS["claude"]).unlink()

@@ -21,9 +21,10 @@ MODULES = {
     ".".join(("dibs", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
 }
-BOARD = {base.__module__ for base in TaskBoard.__mro__ if base.__module__.startswith("dibs.")}
-"""`TaskBoard` and its bases."""
-PURE = {"dibs.model", "dibs.limits", "dibs.rules", "dibs.holds", "dibs.errors", "dibs.times", "dibs.replay"}
+BOARD = {name for name in MODULES if name.startswith("dibs.board")}
+"""`TaskBoard` and its verbs."""
+RULES = ("dibs.rules.tasks", "dibs.rules.locks")
+PURE = {"dibs.model", "dibs.limits", "dibs.rules.tasks", "dibs.rules.locks", "dibs.errors", "dibs.times", "dibs.replay"}
 """What does no I/O."""
 HEAVY = {
     "argparse", "re", "json", "enum", "dataclasses", "typing", "pathlib", "contextlib", "collections", "functools",
@@ -32,7 +33,7 @@ HEAVY = {
 }  # fmt: skip
 """Each costs a good part of what a bare interpreter costs to start."""
 PAYS_FOR_ITSELF = {"dibs.dialects.yamltext": {"re"}, "dibs.dialects.yamlpatch": {"re"},
-                   "dibs.stores.postgres.links": {"logging"}}  # fmt: skip
+                   "dibs.stores.postgres.connections": {"logging"}}  # fmt: skip
 """Reading YAML by expressions is ten times faster than by hand, and only boards in YAML load it. The driver of
 PostgreSQL has loaded `logging` already."""
 
@@ -75,20 +76,23 @@ def offenders(modules: set[str], *banned: str) -> list[str]:
 
 def test_the_pure_modules_know_no_store_no_board_and_no_front() -> None:
     fronts = ("dibs.cli", "dibs.__main__", "dibs.mcp", "dibs.web", "dibs.pool")
-    assert offenders(PURE, "dibs.store", "dibs.stores", "dibs.fs", "dibs.address", *BOARD, *fronts) == []
-    assert {"dibs.model", "dibs.limits", "dibs.rules", "dibs.holds"} <= MODULES.keys()
+    assert offenders(PURE, "dibs.stores.base", "dibs.stores", "dibs.fs", "dibs.address", *BOARD, *fronts) == []
+    assert {"dibs.model", "dibs.limits", "dibs.rules.tasks", "dibs.rules.locks"} <= MODULES.keys()
 
 
 def test_the_pure_modules_do_no_input_and_output() -> None:
     # `time` may format; asking it for the time is checked where it matters: rules are given `now`.
     assert offenders(PURE, "os", "io", "sys", "socket", "subprocess", "apsw", "dibs.worker", "dibs.clock") == []
-    assert offenders({"dibs.rules", "dibs.holds", "dibs.limits", "dibs.replay"}, "time") == []
+    assert offenders({"dibs.rules.tasks", "dibs.rules.locks", "dibs.limits", "dibs.replay"}, "time") == []
 
 
 def test_a_store_knows_no_rule_and_no_board() -> None:
-    stores = {name for name in MODULES if within(name, "dibs.stores")} | {"dibs.store"}
+    stores = {name for name in MODULES if within(name, "dibs.stores")} | {"dibs.stores.base"}
     assert len(stores) > 4
-    assert offenders(stores, "dibs.rules", "dibs.holds", "dibs.limits", "dibs.cli", "dibs.worker", *BOARD) == []
+    assert (
+        offenders(stores, "dibs.rules.tasks", "dibs.rules.locks", "dibs.limits", "dibs.cli", "dibs.worker", *BOARD)
+        == []
+    )
 
 
 def test_nobody_imports_the_command_line_but_its_entrance() -> None:
@@ -104,11 +108,11 @@ def test_file_locks_are_taken_in_one_place() -> None:
             names = {n.attr for n in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(n, ast.Attribute)}
             assert not names & {"flock", "lockf", "locking"}, module
     users = [m for m in MODULES if any(name == "dibs.fs" for name in imported(MODULES[m]))]
-    assert "dibs.stores.sqlite" in users
+    assert "dibs.stores.sqlite.store" in users
 
 
-def test_only_stores_talk_to_the_database_and_the_doctor_who_examines_its_file() -> None:
-    others = {name for name in MODULES if not within(name, "dibs.stores", "dibs.cli.doctor")}
+def test_only_stores_talk_to_the_database_and_who_examines_or_saves_its_file() -> None:
+    others = {name for name in MODULES if not within(name, "dibs.stores", "dibs.cli.doctor", "dibs.salvage")}
     assert offenders(others, "apsw", "sqlite3") == []
 
 
@@ -158,7 +162,7 @@ def test_a_claim_by_the_api_imports_nothing_heavy(tmp_path: Path, given: set[str
     with TaskBoard.open(url, create=True, worker="maker") as board:
         board.add("a task")
     more = modules_of("-c", _CLAIM.format(url=url)) - given
-    assert "dibs.stores.sqlite" in more
+    assert "dibs.stores.sqlite.store" in more
     assert {name for name in more if within(name, *HEAVY)} == set()
     light = {"__future__", "_json", "_weakref", "errno", "fcntl", "importlib", "pwd", "warnings"}
     assert {name for name in more if not within(name, "dibs")} <= light
@@ -174,7 +178,7 @@ def test_a_command_imports_nothing_heavy(tmp_path: Path, given: set[str], comman
         modules_of("-m", "dibs", "claim", env=env)
     more = modules_of("-m", "dibs", *command.split(), env=env) - given
     more -= modules_of("-c", "import runpy")  # `python -m` needs it; the installed command does not
-    assert "dibs.stores.sqlite" in more
+    assert "dibs.stores.sqlite.store" in more
     assert {name for name in more if within(name, *HEAVY)} == set()
     assert {name for name in more if within(name, "psycopg", "dibs.stores.postgres")} == set()
 
@@ -196,7 +200,7 @@ def test_a_hook_imports_nothing_heavy(tmp_path: Path, given: set[str], tool: str
     env = {"DIBS_RUNTIME_DIR": str(tmp_path / "dibs-clients")}
     more = modules_of("-m", "dibs", "hook", "claude", env=env, stdin=dumps(event)) - given
     more -= modules_of("-c", "import runpy")
-    assert "dibs.stores.sqlite" in more
-    assert "dibs.board" not in more
+    assert "dibs.stores.sqlite.store" in more
+    assert "dibs.board.task_board" not in more
     assert ("dibs.hooks.shellwrites" in more) is (tool == "Bash")
     assert {name for name in more if within(name, *HEAVY)} == set()

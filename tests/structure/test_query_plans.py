@@ -10,8 +10,9 @@ import apsw
 import pytest
 
 from dibs import TaskBoard
-from dibs.stores import queries as q
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.rows import TASK
+from dibs.stores.sqlite import queries as q
+from dibs.stores.sqlite.store import SqliteStore
 
 Plan = list[str]
 
@@ -35,6 +36,11 @@ PLANS = {
         "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)",
         "SEARCH dependency USING PRIMARY KEY (needs=?)",
     ],
+    "SATISFY": [
+        "SEARCH task USING INTEGER PRIMARY KEY (rowid=?)",
+        "SEARCH dependency USING PRIMARY KEY (needs=?)",
+    ],
+    "LINK": ["SEARCH task USING COVERING INDEX sqlite_autoindex_task_1 (id=?)"],
     "UNLINK": ["SEARCH dependency USING PRIMARY KEY (needs=? AND task=?)"],
     "LOCKS_NEAR": [
         "SEARCH lock USING INDEX lock_prefix (prefix=?)",
@@ -46,7 +52,7 @@ PLANS = {
     "NEWEST_EVENT": ["SEARCH task USING INDEX sqlite_autoindex_task_1 (id=?)"],
     "EVENT_BEFORE": ["SEARCH event USING INTEGER PRIMARY KEY (rowid=?)"],
     "FORGET": ["SEARCH request USING INDEX request_time (time<?)"],
-    "RECALL": ["SEARCH request USING PRIMARY KEY (key=?)"],
+    "REQUEST": ["SEARCH request USING PRIMARY KEY (key=?)"],
     "MARK": ["SEARCH reader USING PRIMARY KEY (name=?)"],
     "MESSAGES[False]": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],
     "MESSAGES[True]": ["SEARCH message USING INTEGER PRIMARY KEY (rowid>?)"],
@@ -129,7 +135,7 @@ def test_what_is_asked_for_in_order_comes_in_order(database: apsw.Connection, na
 def test_a_page_of_a_list_comes_in_order_from_the_index_of_its_group(database: apsw.Connection, group: str) -> None:
     condition, order = q.GROUPS[group]
     only = " AND reserved = 'any'" if group == "ready" else ""  # as `SqlTx.page` asks: one reservation at a time
-    steps = plan(database, f"SELECT {q.TASK} FROM task WHERE {condition}{only} ORDER BY {order} LIMIT ?")
+    steps = plan(database, f"SELECT {TASK} FROM task WHERE {condition}{only} ORDER BY {order} LIMIT ?")
     assert len(steps) == 1
     assert f"USING INDEX {GROUP_INDEX[group]}" in steps[0], steps
 
@@ -138,7 +144,7 @@ def test_a_page_of_a_list_comes_in_order_from_the_index_of_its_group(database: a
 @pytest.mark.parametrize("name", sorted(q.FILTERS))
 def test_a_filter_looks_only_at_its_group_or_its_own_index(database: apsw.Connection, group: str, name: str) -> None:
     condition, order = q.GROUPS[group]
-    for select in ("count(*)", q.TASK):
+    for select in ("count(*)", TASK):
         steps = plan(database, f"SELECT {select} FROM task WHERE {condition} AND {q.FILTERS[name]} ORDER BY {order}")
         through = ("task_parent", GROUP_INDEX[group]) if name == "parent" else (GROUP_INDEX[group],)
         assert any(f"INDEX {index}" in steps[0] for index in through), steps

@@ -182,5 +182,5 @@ def test_a_board_of_dibs_own_loads_nothing_of_the_dialects(here: Path, given: st
         [sys.executable, "-c", code], cwd=here, env=environment(), capture_output=True, text=True, check=True
     )
     loaded = done.stdout.split()
-    assert "dibs.stores.sqlite" in loaded
+    assert "dibs.stores.sqlite.store" in loaded
     assert [name for name in loaded if name.startswith("dibs.dialects")] == []

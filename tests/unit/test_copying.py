@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dibs import BoardTask, TaskBoard, Worker
+from dibs.board.task_board import begin_changelog
 from dibs.cli.audit import disagreements
 from dibs.copying import Report, copy, is_same, rehearse
 from dibs.errors import DependencyCycle, DibsError, Invalid, Unsupported
@@ -99,7 +100,7 @@ def reopened(board: TaskBoard) -> TaskBoard:
 def test_whatever_differs_after_a_copy_is_in_its_report(tmp_path: Path, source_kind: str, target_kind: str) -> None:
     source = new_board(source_kind, tmp_path / "source")
     if source_kind == "memory":
-        source._begin_changelog()
+        begin_changelog(source.core)
     furnish(source)
     before = tasks_of(source)
     target = TaskBoard() if target_kind == "memory" else new_board(target_kind, tmp_path / "target")
@@ -131,7 +132,7 @@ def test_a_copied_board_is_what_its_changelog_says_and_can_be_exported(
 ) -> None:
     source = new_board(source_kind, tmp_path / "source")
     if source_kind == "memory":
-        source._begin_changelog()
+        begin_changelog(source.core)
     furnish(source)
     target = TaskBoard() if target_kind == "memory" else new_board(target_kind, tmp_path / "target")
     copy(source, target, BEN)

@@ -12,7 +12,7 @@ from dibs.address import open_store
 from dibs.cli import main as cli
 from dibs.dialects.discover import discover, near
 from dibs.errors import NoBoard
-from dibs.stores.sqlite import SqliteStore
+from dibs.stores.sqlite.store import SqliteStore
 
 LAYOUTS = {
     "taskboard": ("state/taskboard.json", "state", "state"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dibs import limits
 from dibs.errors import Invalid
-from dibs.paths import normalise
+from dibs.rules.paths import normalise
 
 KIB = 1024
 anything = st.one_of(

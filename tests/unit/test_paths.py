@@ -6,6 +6,8 @@ import contextlib
 import fnmatch
 import itertools
 import os
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,8 +17,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dibs.errors import Invalid
-from dibs.paths import (
+from dibs.rules.paths import (
     below,
+    braces,
     case_insensitive,
     covers,
     fold,
@@ -651,3 +654,25 @@ def test_every_character_folds_once_and_for_all() -> None:
     every = [chr(code) for code in range(1, 0x1F000) if not 0xD800 <= code < 0xE000]
     assert [c for c in every if not c.isascii() and fold(fold(c)) != fold(c)] == []
     assert {fold(c) for c in every if c.isascii()} == {c.lower() for c in every if c.isascii()}
+
+
+# braces
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a", "{a,b}", "web/*.{ts,tsx}", "{a,{b,c}}/{d,e}", "x{1..3}", "x{03..1}", "{a..c}.py", "{}", "{a}",
+        "{{name}}/a", "{a,b", "a,b}", "}{a,b}{", "{{a,b}}", "x{,y}", "{a,b}{1..2..2}",
+    ],
+)  # fmt: skip
+def test_braces_are_written_out_as_bash_does(path: str) -> None:
+    bash = subprocess.run(["bash", "-fc", f"printf '%s\\n' {path}"], capture_output=True, text=True, check=True)
+    assert braces(path) == bash.stdout.splitlines()
+
+
+def test_braces_that_stand_for_very_many_paths_are_refused_at_once() -> None:
+    for path in ("{a,b}" * 800, "{1..999999999}", "{" * 4000, "{a," * 1300):
+        with contextlib.suppress(Invalid):
+            assert len(braces(path)) <= 64

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dibs import BoardTask, Event, LeaseLost, TaskStatus, Worker, holds, rules
+from dibs import BoardTask, Event, LeaseLost, TaskStatus, Worker
 from dibs.errors import Busy, DibsError, Invalid, NotHolder, WrongStatus
 from dibs.model import Blocker, Lock, Step
-from dibs.nearby import Near
 from dibs.replay import State
+from dibs.rules import locks as lock_rules
+from dibs.rules import tasks as rules
+from dibs.rules.lock_index import LockIndex
 
 NOW = 1000.0
 ANN = Worker("ann", session="s1")
@@ -234,18 +236,18 @@ class TestLocks:
         self, held: dict[str, object], pattern: str, shared: bool, worker: Worker | None, conflict: bool
     ) -> None:
         lock = self.lock("src/**", **held)  # type: ignore[arg-type]
-        assert holds.conflicts([pattern], shared, [lock], worker, NOW) == ([lock] if conflict else [])
+        assert lock_rules.conflicts([pattern], shared, [lock], worker, NOW) == ([lock] if conflict else [])
 
     def test_a_refusal_changes_none_of_the_own_locks(self) -> None:
         own, foreign = self.lock("a", BEN, expires=NOW + 1), self.lock("b", ANN)
         before = copy.deepcopy(own)
         with pytest.raises(Busy):
-            holds.take(["a", "b"], False, [own, foreign], BEN, 9, NOW, 60.0, None)
+            lock_rules.take(["a", "b"], False, [own, foreign], BEN, 9, NOW, 60.0, None)
         assert own == before
 
     def test_asking_again_keeps_the_token(self) -> None:
         own = self.lock("a", BEN, expires=NOW + 1)
-        granted, event = holds.take(["a", "b"], False, [own], BEN, 9, NOW, 60.0, None)
+        granted, event = lock_rules.take(["a", "b"], False, [own], BEN, 9, NOW, 60.0, None)
         assert [(lock.pattern, lock.token, lock.expires_at) for lock in granted] == [
             ("a", 3, NOW + 60),
             ("b", 9, NOW + 60),
@@ -255,7 +257,7 @@ class TestLocks:
     def test_a_lock_of_a_task_is_not_taken_over_by_asking_for_its_path(self) -> None:
         tied = self.lock("a", BEN)
         tied.task_id = "t1"
-        granted, _ = holds.take(["a"], False, [tied], BEN, 9, NOW, 60.0, None)
+        granted, _ = lock_rules.take(["a"], False, [tied], BEN, 9, NOW, 60.0, None)
         assert [(lock.token, lock.task_id) for lock in granted] == [(9, None)]
 
 
@@ -301,6 +303,6 @@ class TestNear:
     def test_it_finds_what_comparing_all_with_all_finds(self, held: list[str], wanted: list[str]) -> None:
         locks = [Lock(pattern or "**", Worker("w"), n, 0, 10, 10) for n, pattern in enumerate(held)]
         patterns = [pattern or "**" for pattern in wanted]
-        all_found = holds.conflicts(patterns, False, locks, None, 1)
-        near = holds.conflicts(patterns, False, Near(locks).to(patterns), None, 1)
+        all_found = lock_rules.conflicts(patterns, False, locks, None, 1)
+        near = lock_rules.conflicts(patterns, False, LockIndex(locks).to(patterns), None, 1)
         assert sorted(lock.token for lock in near) == [lock.token for lock in all_found]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dibs import Busy, TaskBoard
-from dibs.paths import case_insensitive
+from dibs.rules.paths import case_insensitive
 from tests.cli.shell import Shell
 from tests.worktrees.conftest import Name
 from tests.worktrees.repos import copy, git, new_board, worktree

@@ -30,6 +30,8 @@ class Args:
         no_color: bool
         help: bool
         version: bool
+        beside: tuple[str, str, str] | None
+        """An option that takes one id and may be repeated, its id, and the word that came after that."""
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -76,6 +78,7 @@ def parse(command: Command, argv: Sequence[str], args: Args | None = None) -> Ar
     params, options = command[4], command[5]
     for option in options:
         setattr(args, attribute(option[0]), [] if option[4] else False if option[3] == "flag" else None)
+    args.beside = None
     reader = _Reader(args, options + GLOBALS, command)
     words = list(argv)
     given: list[str] = []
@@ -91,7 +94,9 @@ def parse(command: Command, argv: Sequence[str], args: Args | None = None) -> Ar
                 given += words
                 break
         else:
-            reader.option(word, words)
+            option = reader.option(word, words)
+            if _is_for_one_id(option) and words and words[0][:1] != "-":
+                args.beside = (option[0], getattr(args, attribute(option[0]))[-1], words[0])
     if not (args.help or args.version):
         _place(command, given, args)
     return args
@@ -102,9 +107,9 @@ def _place(command: Command, given: list[str], args: Args) -> None:
     for name, how, text in command[4]:
         if how == "surplus":
             if given:
-                raise UsageError(
-                    f"{command[0]}: unexpected {_shown(given[0])}", _meant(command, given[0]) or text, command
-                )
+                again = repeated(*args.beside) if args.beside and args.beside[2] == given[0] else ""
+                hint = again or _meant(command, given[0]) or text
+                raise UsageError(f"{command[0]}: unexpected {_shown(given[0])}", hint, command)
         elif how in ("some", "many", "rest"):
             if not given and how != "many":
                 raise UsageError(f"{command[0]}: {_named(name, text)} is missing", command=command)
@@ -121,6 +126,17 @@ def _place(command: Command, given: list[str], args: Args) -> None:
         told = any(option[2] == "TEXT" and getattr(args, attribute(option[0])) for option in command[5])
         hint = "put a text with blanks into quotes" if texts or told else ""
         raise UsageError(f"{command[0]}: unexpected {_shown(given[0])}", _meant(command, given[0]) or hint, command)
+
+
+def _is_for_one_id(option: Option) -> bool:
+    return option[4] and option[2] == "ID"
+
+
+def repeated(option: str, *ids: str) -> str:
+    """The hint for several ids after an option that takes one."""
+    from dibs.errors import quoted
+
+    return f"{option} takes one id, and may be repeated: " + " ".join(f"{option} {quoted(each)}" for each in ids)
 
 
 def _shown(word: str) -> str:
@@ -158,7 +174,7 @@ class _Reader:
         self.options = options
         self.command = command
 
-    def option(self, word: str, words: list[str]) -> None:
+    def option(self, word: str, words: list[str]) -> Option:
         """Read the option `word`; its value may be the first of `words`, which is then taken from them."""
         value: str | None = None
         if word[:2] == "--":
@@ -181,7 +197,7 @@ class _Reader:
             elif value is not None:
                 raise UsageError(f"{name} takes no value", command=self.command)
             setattr(self.args, key, True)
-            return
+            return option
         if value is None:
             if not words or (words[0][:1] == "-" and words[0] != "-" and not _is_number(words[0])):
                 raise UsageError(
@@ -190,6 +206,9 @@ class _Reader:
                     self.command,
                 )
             value = words.pop(0)
+        if _is_for_one_id(option) and "," in value:
+            ids = [part.strip() for part in value.split(",") if part.strip()]
+            raise UsageError(f"{name}: {_shown(value)} is not a task id", repeated(long, *ids), self.command)
         checked = self._checked(name, kind, value)
         if many:
             getattr(self.args, key).append(checked)
@@ -197,6 +216,7 @@ class _Reader:
             raise UsageError(f"{name} is given twice", command=self.command)
         else:
             setattr(self.args, key, checked)
+        return option
 
     def _find(self, name: str) -> Option | None:
         for option in self.options:
@@ -216,7 +236,9 @@ class _Reader:
         near = closest(name, known)
         where = f"{self.command[0]}: " if self.command else ""
         hint = f"did you mean {near}?" if near else ""
-        if name[:2] != "--" and not near:
+        if name in ("--worker", "--agent", "--name"):
+            hint = "to act under a name: --as NAME"
+        elif name[:2] != "--" and not near:
             hint = "a text that starts with a dash goes after --"
         if self.command is None:
             for command in COMMANDS:

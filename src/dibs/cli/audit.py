@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dibs.board import TaskBoard
-    from dibs.store import Tx
+    from dibs.stores.base import Tx
 
 _FOLLOWS = ("_board", "seq", "unmet")
 """Fields of a task that follow from order and from other tasks, and so are in no event."""

@@ -6,8 +6,8 @@ import os
 
 from dibs.address import POSTGRES, kind_of, open_store, refuse_unknown_kind
 from dibs.cli.args import UsageError
-from dibs.cli.render import clock, number, quoted, safe, table
-from dibs.errors import Unsupported
+from dibs.cli.render import clock, number, safe, table
+from dibs.errors import Unsupported, quoted
 from dibs.stores.postgres import addresses
 from dibs.stores.postgres.addresses import public
 from dibs.times import iso

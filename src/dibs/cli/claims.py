@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs.cli.args import UsageError
-from dibs.errors import AmbiguousId, NotFound
+from dibs.errors import AmbiguousId, NotFound, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 DEFAULT_WAIT = 60.0
 RECENT = 500
 """How many entries of the changelog are searched for what became of a worker's last task."""
+SHOWN_LINES = 60
+"""Lines of a description that a claim shows; `dibs show` has the rest."""
 SHORTEST_ABBREVIATION = 3
 """Characters from which the first of several words may be an abbreviated id rather than the beginning of a text."""
-TEXTS = {"done": ("--result", "what you did"), "fail": ("--error", "what went wrong")}
+TEXTS = {
+    "done": ("--result", "what you did"),
+    "fail": ("--error", "what went wrong"),
+    "release": ("--note", "why"),
+}
 """The option that takes a verb's text, and what that text says."""
 
 
@@ -52,7 +58,7 @@ def claim(ctx: Context, args: Args) -> int:
 
         for line in render.tasks(taken, ctx.width, ctx.color):
             ctx.say(line)
-        first = taken[0].id
+        first = quoted(taken[0].id)
         for line in render.hint(
             f"claimed {len(taken)}; in full: dibs show {first}; when finished: dibs done {first} 'what you did'",
             ctx.width,
@@ -66,10 +72,15 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
     from dibs.cli.render import BOLD, GREEN, hint, paint, safe, wrap
     from dibs.times import FOREVER, lasting
 
+    def some(text: str) -> list[str]:
+        lines = wrap(text, ctx.width)
+        left = len(lines) - SHOWN_LINES
+        return lines if left <= 1 else [*lines[:-left], f"  … {left:,} more lines; whole: dibs show {quoted(task.id)}"]
+
     ctx.say(f"{paint('claimed', GREEN, ctx.color)} {paint(task.id, BOLD, ctx.color)}")
-    lines = wrap(task.description, ctx.width)
+    lines = some(task.description)
     if task.result:
-        lines += ["from before:", *wrap(task.result, ctx.width)]
+        lines += ["from before:", *some(task.result)]
     if task.steps:
         lines += ["steps, in this order:"]
         for step in task.steps:
@@ -81,12 +92,12 @@ def _show_claimed(ctx: Context, task: BoardTask) -> None:
     renews = "" if (task.lease or 0) >= FOREVER else "; whatever you change with dibs renews that"
     hints = [f"token {task.token}, yours {lasting(task.lease or 0)}{renews}"]
     if task.steps:
-        hints.append(f"after each step: dibs step {task.id} done")
+        hints.append(f"after each step: dibs step {quoted(task.id)} done")
     review = "; it goes to review" if task.review else ""
     hints += [
-        f"when finished: dibs done {task.id} 'what you did'{review}",
-        f"if you can't:  dibs release {task.id}"
-        + ("" if _lacks(ctx, "blockers") else f", or dibs block {task.id} 'why'"),
+        f"when finished: dibs done {quoted(task.id)} 'what you did'{review}",
+        f"if you can't:  dibs release {quoted(task.id)}"
+        + ("" if _lacks(ctx, "blockers") else f", or dibs block {quoted(task.id)} 'why'"),
     ]
     if more := sum(other.id != task.id for other in ctx.board.held_by(ctx.worker)):
         hints.append(f"you also hold {more:,} more: dibs list --mine")
@@ -112,7 +123,9 @@ def _nothing(ctx: Context) -> int:
         message = ", ".join(part for part in parts if part)
         hint = "wait for work: dibs wait --timeout 10m; what stands in the way: dibs list"
         if held := ctx.board.held_by(ctx.worker):
-            hint = f"{ctx.worker.name} holds {_named(held)}: go on with that, or finish it: dibs done {held[0].id}"
+            hint = (
+                f"{ctx.worker.name} holds {_named(held)}: go on with that, or finish it: dibs done {quoted(held[0].id)}"
+            )
     team = _team(ctx)
     if team is not None:
         hint = team.advice
@@ -164,12 +177,10 @@ def renew(ctx: Context, args: Args) -> int:
 
 def release(ctx: Context, args: Args) -> int:
     board, worker = ctx.board, ctx.worker
-    if args.why and args.note is not None:
-        raise UsageError("release: say why once, as words or with --note")
-    note = ctx.text(args.why) if args.why else args.note
     if args.all:
-        if args.id is not None or args.token is not None:
-            raise UsageError("release: --all goes without ID and --token")
+        if args.token is not None or (args.words and (_could_be_id(args.words[0]) or args.note is not None)):
+            raise UsageError("release: --all goes without ID and --token", "say why with: --note 'why'")
+        note = ctx.text(args.words) if args.words else args.note
         ids = board.release_agent_tasks(worker, note=note)
         if ctx.json:
             ctx.emit({"released": ids})
@@ -182,12 +193,11 @@ def release(ctx: Context, args: Args) -> int:
             ):
                 ctx.say(line)
         return 0
-    if args.id is None:
-        held = only_held(ctx, "release")
-        task = board.release(held.id, worker=worker, token=held.token if args.token is None else args.token, note=note)
-    else:
-        task = ctx.by_id(args.id, lambda task_id: board.release(task_id, worker=worker, token=args.token, note=note))
-    return _ended(ctx, task, "released")
+
+    def act(task_id: str, token: int | None, note: str | None) -> BoardTask:
+        return board.release(task_id, worker=worker, token=token, note=note)
+
+    return _ended(ctx, _on_task(ctx, "release", args, args.note, act), "released")
 
 
 def done(ctx: Context, args: Args) -> int:
@@ -206,7 +216,7 @@ def done(ctx: Context, args: Args) -> int:
             following.append(board.finish_claim(task, result, claim_next=True))
         else:
             task = board.complete(task_id, result, worker=worker, token=token)
-            following.append(board._claim_next(worker))
+            following.append(board.claim_next(worker))
         return task
 
     task = _on_task(ctx, "done", args, args.result, act)
@@ -235,7 +245,7 @@ def fail(ctx: Context, args: Args) -> int:
     def act(task_id: str, token: int | None, error: str | None) -> BoardTask:
         if not error:
             ctx.board.get(task_id)  # first of all it must be a task
-            raise UsageError("fail: say what went wrong", f"dibs fail {task_id} 'what went wrong'")
+            raise UsageError("fail: say what went wrong", f"dibs fail {quoted(task_id)} 'what went wrong'")
         return ctx.board.fail(task_id, error, worker=ctx.worker, token=token)
 
     return _ended(ctx, _on_task(ctx, "fail", args, args.error, act), "failed")
@@ -255,7 +265,9 @@ def _ended(ctx: Context, task: BoardTask, what: str, before: bool = False) -> in
     from dibs.cli.render import cut, hint, one_line, wrap
 
     if before:
-        lines = wrap(f"{task.id} was already {what}; the result was not changed: dibs show {task.id}", ctx.width, "")
+        lines = wrap(
+            f"{task.id} was already {what}; the result was not changed: dibs show {quoted(task.id)}", ctx.width, ""
+        )
         ctx.say("\n".join(lines))
         return 0
     ctx.say(cut(f"{what} {task.id}: {one_line(task.description)}", ctx.width))
@@ -265,15 +277,16 @@ def _ended(ctx: Context, task: BoardTask, what: str, before: bool = False) -> in
     if what == "released" and task.status == "failed":
         ctx.say(
             cut(
-                f"  it was given back more than {task.max_attempts} times and has failed: dibs show {task.id}",
+                f"  it was given back more than {task.max_attempts} times and has failed: dibs show {quoted(task.id)}",
                 ctx.width,
             )
         )
     elif what == "failed":
-        ctx.say(cut(f"  to put it back: dibs retry {task.id}", ctx.width))
+        ctx.say(cut(f"  to put it back: dibs retry {quoted(task.id)}", ctx.width))
     elif what == "handed in for review":
         for line in hint(
-            f"somebody else decides: dibs accept {task.id}, or dibs reject {task.id} 'what is missing'", ctx.width
+            f"somebody else decides: dibs accept {quoted(task.id)}, or dibs reject {quoted(task.id)} 'what is missing'",
+            ctx.width,
         ):
             ctx.say(line)
     return 0
@@ -284,6 +297,8 @@ def _after_done(ctx: Context, task: BoardTask) -> list[str]:
     from dibs.cli.render import one_line, wrap
 
     lines = []
+    if not task.result and not _lacks(ctx, "lists of tasks"):
+        lines += wrap("no text was given: whoever goes on from here will not know what was done", ctx.width)
     if left := [step for step in task.steps if step.status not in ("completed", "skipped")]:
         steps = ", ".join(f"{step.id} {one_line(step.title)}" for step in left)
         were = "1 step was" if len(left) == 1 else f"{len(left)} steps were"
@@ -331,7 +346,7 @@ def only_held(ctx: Context, verb: str) -> BoardTask:
     if len(held) > 1:
         raise AmbiguousId(
             f"{ctx.worker.name} holds {len(held)} tasks: {_named(held)}",
-            hint=f"say which one: dibs {verb} {held[0].id}",
+            hint=f"say which one: dibs {verb} {quoted(held[0].id)}",
             candidates=[task.id for task in held],
         )
     return held[0]
@@ -349,7 +364,7 @@ def _holds_nothing(ctx: Context) -> NotFound:
         first = expired[0]
         return NotFound(
             f"{worker.name} holds no task: the lease of {_named(expired)} ran out",
-            hint=f"to go on with it, claim it again first: dibs claim {first.id}",
+            hint=f"to go on with it, claim it again first: dibs claim {quoted(first.id)}",
             worker=worker.name,
         )
     if found:
@@ -433,7 +448,7 @@ def _unknown(ctx: Context, verb: str, word: str) -> NotFound:
         refusal.fields["task_id"] = word
         return refusal
     option, said = TEXTS[verb]
-    hint = f"{ctx.worker.name} holds {_named(held)}: dibs {verb} {held[0].id} '{said}'"
+    hint = f"{ctx.worker.name} holds {_named(held)}: dibs {verb} {quoted(held[0].id)} '{said}'"
     if len(held) == 1:
         hint += f"; if {word} begins a text: dibs {verb} {option} '{said}'"
     return NotFound(f"Task not found: {word}", hint=hint, task_id=word)

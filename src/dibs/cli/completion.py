@@ -38,13 +38,15 @@ def completion(ctx: Context, args: Args) -> int:
 
 def _print_ids(ctx: Context) -> int:
     from dibs.cli.render import cut, one_line
-    from dibs.errors import DibsError
+    from dibs.errors import DibsError, quoted
 
     try:
         tasks, _ = ctx.board.tasks(["in_progress", "review", "pending", "failed"], limit=MOST_IDS)
     except DibsError:
         return 0
     for task in tasks:
+        if quoted(task.id) != task.id:
+            continue  # bash runs what it is given to complete: a board that came with a clone is not to say what
         ctx.say(f"{task.id}\t{cut(one_line(task.description), 60)}")
     return 0
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dibs.board import TaskBoard
     from dibs.cli.args import Args
     from dibs.model import Worker
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
     T = TypeVar("T")
 
@@ -75,7 +75,8 @@ class Context:
 
         found = discover(working_directory())
         if found is not None and taken.place is not None and found != discover(taken.place):
-            from dibs.cli.render import quoted, safe
+            from dibs.cli.render import safe
+            from dibs.errors import quoted
 
             other = quoted(f"{found[0]}:{found[1]}")
             self.note(f"dibs: this is {safe(taken.url)}; the {found[0]} files here are another board: --board {other}")
@@ -120,7 +121,7 @@ class Context:
             error.hint = f"{told}; or {error.hint}"
         if isinstance(error, NoBoard) and named and "url" not in error.fields:  # which a store has then named itself
             from dibs.address import masked
-            from dibs.cli.render import quoted
+            from dibs.errors import quoted
 
             role = " --as planner-1" if named.startswith("workflow:") else ""
             error.hint = f"make one with: dibs --board {quoted(masked(named))}{role} init"
@@ -207,7 +208,7 @@ def clients_board(used: str | None = None) -> str | None:
     for name in CLIENTS:
         board = read(name, root).board
         if board is not None and board != used:
-            from dibs.cli.render import quoted
+            from dibs.errors import quoted
 
             return f"this repository's clients ({name}) use another: export DIBS_BOARD={quoted(masked(board))}"
     return None

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from dibs import copying, rules
+from dibs import copying
 from dibs.address import DIALECTS, keep_out_of_git, kind_of, open_store
 from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.progress import Progress
-from dibs.cli.render import cut, number, pad, quoted, safe
-from dibs.errors import DibsError, NoBoard, NotAllowed, Unsupported
-from dibs.stores.sqlite import SqliteStore
+from dibs.cli.render import cut, number, pad, safe
+from dibs.errors import DibsError, NoBoard, NotAllowed, Unsupported, quoted
+from dibs.rules import tasks as rules
+from dibs.stores.sqlite.store import SqliteStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
+from dibs.errors import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,8 +68,8 @@ def _decide(ctx: Context, args: Args, what: str, verb: Callable[[str], BoardTask
         ctx.say("\n".join(wrap(f"still blocked by {left}", ctx.width)))
         return 0
     following = {
-        "blocked": f"when that is resolved: dibs unblock {task.id}",
-        "cancelled": f"to bring it back: dibs retry {task.id}",
+        "blocked": f"when that is resolved: dibs unblock {quoted(task.id)}",
+        "cancelled": f"to bring it back: dibs retry {quoted(task.id)}",
     }.get(what, f"it is now {status(task)[0]}")
     ctx.say(cut(f"  {following}", ctx.width))
     return 0
@@ -82,7 +83,7 @@ def _waiting_for(ctx: Context, task: BoardTask) -> list[str]:
         waiting = [other.id for other in tx.dependants([task]) if other.status in ("pending", "in_progress", "review")]
     if not waiting:
         return []
-    named = [f"{other} (dibs dep {other} --drop {task.id})" for other in waiting[:5]]
+    named = [f"{other} (dibs dep {quoted(other)} --drop {quoted(task.id)})" for other in waiting[:5]]
     more = f" and {len(waiting) - 5:,} more" if len(waiting) > 5 else ""
     return hint(f"still waiting for it: {', '.join(named)}{more}", ctx.width)
 
@@ -120,7 +121,7 @@ def _among(given: str, task: BoardTask) -> str:
 
     found = [need for need in task.depends_on if need == given] or [n for n in task.depends_on if n.startswith(given)]
     if not found:
-        raise NotFound(f"task {task.id} does not depend on {given}", hint=f"dibs dep {task.id}", task_id=given)
+        raise NotFound(f"task {task.id} does not depend on {given}", hint=f"dibs dep {quoted(task.id)}", task_id=given)
     if len(found) > 1:
         raise AmbiguousId(f"{given} could be {', '.join(found[:5])}", hint="give more of the id", candidates=found)
     return found[0]
@@ -152,7 +153,7 @@ def step(ctx: Context, args: Args) -> int:
     step_id = words.pop(0) if verb != "add" and words and _is_step(words[0]) else None
     text = ctx.text(words) if words else None
     if verb == "add" and not text:
-        raise UsageError("step: a step needs a title", f"dibs step {given} add 'what to do first'")
+        raise UsageError("step: a step needs a title", f"dibs step {quoted(given)} add 'what to do first'")
     task = ctx.by_id(
         given, lambda task_id: board.step(task_id, verb, text, step_id=step_id, worker=worker, token=token)
     )
@@ -173,11 +174,11 @@ def _show_steps(ctx: Context, task: BoardTask) -> int:
 
     ctx.say(cut(f"{task.id} {one_line(task.description)}", ctx.width))
     if not task.steps:
-        ctx.say(f"  no steps; add one: dibs step {task.id} add 'what to do first'")
+        ctx.say(f"  no steps; add one: dibs step {quoted(task.id)} add 'what to do first'")
     for step in task.steps:
         box = {"completed": "[x]", "skipped": "[-]", "in_progress": "[>]"}.get(step.status, "[ ]")
         note = f" ({one_line(step.notes)})" if step.notes else ""
         ctx.say(cut(f"  {box} {step.id} {one_line(step.title)}{note}", ctx.width))
     if task.status == "in_progress" and task.steps and all(s.status in ("completed", "skipped") for s in task.steps):
-        ctx.say(cut(f"  all steps are done; finish the task: dibs done {task.id} 'what you did'", ctx.width))
+        ctx.say(cut(f"  all steps are done; finish the task: dibs done {quoted(task.id)} 'what you did'", ctx.width))
     return 0

@@ -11,10 +11,11 @@ import os
 import shutil
 import sys
 
+from dibs import fs
 from dibs.cli.audit import disagreements, stray_edges
-from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, hint, number, pad, paint, quoted, safe, wrap
+from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, hint, number, pad, paint, safe, wrap
 from dibs.copying import is_dialect
-from dibs.errors import DibsError, NoBoard
+from dibs.errors import DibsError, NoBoard, quoted
 from dibs.model import IN_PROGRESS
 from dibs.times import FOREVER, iso, span
 from dibs.worker import SESSION_VARIABLES, boot, from_environment, host, is_alive, is_dead
@@ -23,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    import apsw
 
     from dibs.board import TaskBoard
     from dibs.cli.args import Args
@@ -40,6 +43,10 @@ LARGE_WAL = 64 * MEGABYTE
 LITTLE_SPACE = 50 * MEGABYTE
 FIRST_SOUND_SQLITE = (3, 51, 3)
 """Before it, several writers and checkpoints could corrupt a file in WAL mode."""
+_SAVE = (
+    "stop the workers, keep a copy of the folder, and restore the newest export into a new board "
+    "(dibs --board sqlite:new.db import board.jsonl); without one, save what is readable: dibs export rest.jsonl"
+)
 
 
 class Report:
@@ -85,6 +92,10 @@ def doctor(ctx: Context, args: Args) -> int:
             except DibsError as error:
                 if not report.facts.get("dialect", {}).get("errors"):  # which have been told, with file and line
                     report.find_error(error)
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                if not report.facts.get("file"):
+                    raise
+                report.find("damaged", f"the board holds what dibs does not write ({error!r:.100})", _SAVE)
     if args.prove:
         _prove(ctx, report, board)
     _identity(ctx, report)
@@ -165,14 +176,16 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
         return
     import apsw
 
-    from dibs.stores.schema import MIGRATIONS
+    from dibs.stores.sqlite.schema import MIGRATIONS
 
     folder = os.path.dirname(path)
     wal = os.path.getsize(path + "-wal") if os.path.exists(path + "-wal") else 0
     free = shutil.disk_usage(folder).free
     facts: dict[str, Any] = {"path": path, "bytes": os.path.getsize(path), "wal_bytes": wal, "free_bytes": free}
     report.facts["file"] = facts
-    if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
+    if fs.is_read_only(path):
+        report.find("read_only", f"{folder} is on a disk that is mounted for reading only", "work on it elsewhere")
+    elif not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
         report.find("read_only", f"you may not write to {path} or its folder", "let its owner give you permission")
     if wal > LARGE_WAL:
         report.find(
@@ -182,9 +195,10 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
         )
     if free < LITTLE_SPACE:
         report.find("disk_full", f"only {free // MEGABYTE} MB are free in {folder}", "make room on that disk")
+    _gate(report, path)
     pragma = "integrity_check" if deep else "quick_check"
     try:
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        connection = _connection(path)
         try:
             facts["schema"] = connection.pragma("user_version")
             facts["newest_schema"] = len(MIGRATIONS)
@@ -198,10 +212,34 @@ def _file(report: Report, board: TaskBoard, deep: bool) -> None:
         report.find(
             "damaged",
             f"the file is damaged: {problems[0]}" + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""),
-            "stop the workers, keep a copy of the folder, and restore the newest export into a new board "
-            "(dibs --board sqlite:new.db import board.jsonl); without one, save what is readable: "
-            "dibs export rest.jsonl",
+            _SAVE,
         )
+
+
+def _connection(path: str) -> apsw.Connection:
+    import apsw
+
+    from dibs.stores.sqlite.store import for_reading
+
+    name, flags = for_reading(path)
+    return apsw.Connection(name, flags=flags)
+
+
+def _gate(report: Report, path: str) -> None:
+    """Does somebody keep all others from writing?"""
+    from dibs.stores.sqlite import gate
+    from dibs.stores.sqlite.store import side_files
+
+    holder = gate.look(side_files(path)[0])
+    if holder is None or not (holder.stopped or holder.seconds >= gate.TELL):
+        return
+    report.facts["writer"] = {
+        "pid": holder.pid,
+        "command": holder.command,
+        "since": iso(holder.since),
+        "stopped": holder.stopped,
+    }
+    report.find("writer_in_the_way", f"nobody else can write: all wait for {holder}", holder.hint)
 
 
 # -- who holds what
@@ -336,7 +374,7 @@ def _counted(board: TaskBoard, last: int, most: int) -> int:
     import apsw
 
     try:
-        connection = apsw.Connection(board.url.removeprefix("sqlite:"), flags=apsw.SQLITE_OPEN_READONLY)
+        connection = _connection(board.url.removeprefix("sqlite:"))
         try:
             rows = list(connection.execute("SELECT count(*) FROM (SELECT 1 FROM event LIMIT ?)", (most,)))
         finally:

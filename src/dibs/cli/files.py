@@ -32,7 +32,8 @@ def lock(ctx: Context, args: Args) -> int:
 
         ctx.emit({"locks": [lock_json(lock) for lock in granted]})
         return 0
-    from dibs.cli.render import cells, cut, quoted, safe
+    from dibs.cli.render import cells, cut, safe
+    from dibs.errors import quoted
     from dibs.times import lasting
 
     for held in granted:
@@ -106,20 +107,21 @@ def unlock(ctx: Context, args: Args) -> int:
 
 def locks(ctx: Context, args: Args) -> int:
     board = ctx.board
-    held = board.locks(args.path or None)
+    held = [lock for lock in board.locks(args.path or None) if args.worker in (None, lock.holder.name)]
     if ctx.json:
         from dibs.wire import lock_json
 
-        tree = board._worktree()
+        tree = board.core.paths.worktree
         shown = [lock_json(lock) | {"here": lock.worktree is not None and lock.worktree == tree} for lock in held]
         ctx.emit({"locks": shown, "total": len(shown), "more": False})
         return 0
     if held:
         for line in _table(ctx, held, board):
             ctx.say(line)
-    from dibs.cli.render import number
+    from dibs.cli.render import number, safe
 
     where = " on these paths" if args.path else ""
+    where += f" by {safe(args.worker)}" if args.worker is not None else ""
     ctx.say(f"{number(len(held), 'lock')}{where}" if held else f"nothing is locked{where}")
     return 0
 
@@ -129,7 +131,7 @@ def _table(ctx: Context, held: Sequence[Lock], board: TaskBoard) -> list[str]:
     from dibs.times import FOREVER, span
 
     now = board.now()
-    ground = board._ground()
+    ground = board.core.paths.ground
     trees = dict.fromkeys(lock.worktree for lock in held if lock.worktree is not None)
     names = ground.labels(trees) if ground is not None else {}
     rows: list[list[Cell]] = []

@@ -19,21 +19,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dibs.board.core import Core
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.errors import NoBoard
     from dibs.hooks.answers import Answer
     from dibs.hooks.events import Event
     from dibs.hooks.verdict import Conflict, Identity
-    from dibs.leases import Leases
 
 SHOWN = 10
 """So many conflicts are listed; the rest are counted."""
 _DOCTOR = "to see what is wrong: dibs doctor"
 
 
-def held(board: Leases, against: Sequence[Conflict], me: Identity, where: str | None) -> str:
-    from dibs.cli.render import quoted, safe
+def held(board: Core, against: Sequence[Conflict], me: Identity, where: str | None) -> str:
+    from dibs.cli.render import safe
+    from dibs.errors import quoted
 
     lines = []
     for conflict in against[:SHOWN]:
@@ -79,8 +80,9 @@ def _there(where: str | None) -> str:
     return "" if where is None else f" (in {safe(where)})"
 
 
-def not_locked(board: Leases, loose: Sequence[str], where: str | None) -> str:
-    from dibs.cli.render import quoted, safe
+def not_locked(board: Core, loose: Sequence[str], where: str | None) -> str:
+    from dibs.cli.render import safe
+    from dibs.errors import quoted
 
     listed = ", ".join(safe(name) for name in loose[:SHOWN])
     more = f" and {len(loose) - SHOWN} more" if len(loose) > SHOWN else ""
@@ -92,9 +94,9 @@ def not_locked(board: Leases, loose: Sequence[str], where: str | None) -> str:
     )
 
 
-def _from_here(board: Leases, name: str) -> str:
+def _from_here(board: Core, name: str) -> str:
     """A name of the board as a path from the working directory."""
-    root = board._worktree() or board.store.place
+    root = board.paths.worktree or board.store.place
     return name if root is None else os.path.relpath(os.path.join(root, name))
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 
+from dibs.board.core import Core
+from dibs.board.leases import keep
 from dibs.cli.args import UsageError
 from dibs.cli.hook_texts import cause, held, no_board, not_locked, unsure
 from dibs.errors import DibsError, NoBoard, Unsupported
@@ -17,7 +19,6 @@ from dibs.hooks import answers
 from dibs.hooks.events import EDIT, END, OTHER, START, Event, find_paths, head
 from dibs.hooks.patience import limit, seconds
 from dibs.hooks.verdict import Identity, conflicts, holders, names, outside, unlocked, who
-from dibs.leases import Leases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.hooks.answers import Answer
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 CLIENTS = {"claude": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool", "cursor": "preToolUse"}
 """With the event that a denial is to name where the client's own words could not be read."""
@@ -53,6 +54,8 @@ def hook(ctx: Context, args: Args) -> int:
     except (ValueError, OSError, RecursionError) as error:
         known.append(unsure(ctx, args, seen[-1], f"the client's event could not be read: {error}", ""))
     else:
+        if args.closed:
+            seen[-1].doubt = seen[-1].doubt or seen[-1].unnamed
         _answer(ctx, args, seen[-1], known)
     if not answered():
         _wait_for_the_end()
@@ -120,13 +123,13 @@ def _answer(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None
 
 def _decide(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None:
     os.chdir(_existing(event.folder))
-    boards: list[tuple[Leases, Identity]] = []
+    boards: list[tuple[Core, Identity]] = []
     reason = None
     try:
         for store, paths, where in _stores(ctx, event):
             me = who(event, store.url, ctx.as_name)
             # Not a TaskBoard: most verbs are no business of a hook, and importing them takes a tenth of its time.
-            board = Leases(store, None, None)
+            board = Core(store, None, None)
             boards.append((board, me))
             if event.kind in (START, END):
                 _session(store, event, me, known)
@@ -139,7 +142,7 @@ def _decide(ctx: Context, args: Args, event: Event, known: list[Answer]) -> None
         if event.kind != START:
             known.append(_verdict(ctx, args, event, reason))
         for board, me in boards:
-            board.keep(me.worker)
+            keep(board, me.worker)
     finally:
         for board, _ in boards:
             board.store.close()
@@ -185,7 +188,7 @@ def _other_boards(ctx: Context, event: Event, first: Store | None) -> dict[str, 
 
     paths = event.paths
     if ctx.url or os.environ.get("DIBS_BOARD"):
-        paths = [] if first is None else outside(Leases(first, None, None), paths)
+        paths = [] if first is None else outside(Core(first, None, None), paths)
     asked = "" if first is None else os.path.realpath(first.url.partition(":")[2])
     boards: dict[str, str | None] = {}
     found: dict[str, tuple[str, list[str]]] = {}
@@ -254,12 +257,12 @@ def _session(store: Store, event: Event, me: Identity, known: list[Answer]) -> N
     known.append(answers.silence(event))
     # An MCP server outlives /clear and gives back by itself; a session that the user has named outlives the client.
     if not me.served and me.worker.session is not None and me.worker.session == event.session:
-        for worker in holders(board, me):
+        for worker in holders(board.core, me):
             board.release_agent_tasks(worker, note="its session ended")
 
 
 def _objection(
-    board: Leases, paths: Sequence[str], me: Identity, require_lock: bool, where: str | None = None
+    board: Core, paths: Sequence[str], me: Identity, require_lock: bool, where: str | None = None
 ) -> str | None:
     """Why these paths may not be written now; None if they may."""
     try:
@@ -297,7 +300,7 @@ def _tell_shells(event: Event, me: Identity) -> None:
         return
     if os.environ.get("DIBS_AGENT") or os.environ.get("DIBS_SESSION"):
         return
-    from dibs.cli.render import quoted
+    from dibs.errors import quoted
 
     lines = f"export DIBS_AGENT={quoted(me.worker.name)}\nexport DIBS_SESSION={quoted(me.worker.session)}\n"
     with open(file, "a", encoding="utf-8") as out:
@@ -343,7 +346,7 @@ def _before_commit(ctx: Context, args: Args) -> int:
     code = 0
     try:
         session = next((os.environ[name] for name in _CLIENT_SESSIONS if os.environ.get(name)), None)
-        reason = _objection(ctx.board, paths, Identity(ctx.worker, session), args.require_lock)
+        reason = _objection(ctx.board.core, paths, Identity(ctx.worker, session), args.require_lock)
         if reason is not None:
             ctx.note(reason.replace("nothing was changed", "nothing was committed", 1))
             code = 1

@@ -70,13 +70,13 @@ class _Held:
             ctx.note(f"dibs: who holds what is not known: {error.message}")
             return
         self.board = board.url
-        ground = board._ground()
+        ground = board.core.paths.ground
         if ground is not None and found.trees:
             self._prefix = ground.prefix(found.trees[0].root)
-        self._folds = board._folds()
+        self._folds = board.core.paths.case_insensitive
 
     def of(self, overlap: Overlap) -> list[Lock]:
-        from dibs.paths import covers, fold
+        from dibs.rules.paths import covers, fold
 
         path = f"{self._prefix}/{overlap.path}" if self._prefix else overlap.path
         if self._folds:

@@ -87,11 +87,23 @@ def wrap(text: str, width: int, indent: str = "  ") -> list[str]:
 def hint(text: str, width: int = 80, indent: str = "  ") -> list[str]:
     """What to do next, made safe, indented and wrapped where it pauses, so that a command stays on one line if it can.
 
-    No word is ever broken, for it may be a path.
+    No word is ever broken, for it may be a path; nor is what is quoted for a shell, for the rest of it alone on a line
+    would read as a command.
     """
     clauses: list[list[str]] = [[]]
+    opened = False
     for word in safe(text).split(" "):
-        clauses[-1].append(word)
+        joined, bare = opened, word
+        if opened or word[:1] == "'":
+            for escaped in ("'\\''", "'\"'\"'"):  # a quote within, as `quoted` and as `shlex` write it
+                bare = bare.replace(escaped, "")
+            opened ^= bare.count("'") % 2 == 1
+        if joined:
+            clauses[-1][-1] += " " + word
+        else:
+            clauses[-1].append(word)
+        if opened:
+            continue
         if word[-1:] in (";", ":", ","):
             clauses.append([])
     lines = [indent]
@@ -103,13 +115,6 @@ def hint(text: str, width: int = 80, indent: str = "  ") -> list[str]:
                 lines.append(indent)
             lines[-1] += part if not lines[-1].strip() else f" {part}" * bool(part)
     return lines
-
-
-def quoted(text: str) -> str:
-    """A word as a shell reads it."""
-    if text and all(c.isascii() and (c.isalnum() or c in "_@%+=:,./-") for c in text):
-        return text
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def paint(text: str, color: str, on: bool) -> str:
@@ -128,7 +133,7 @@ def table(
     """Aligned lines under a header. Cells are safe text, or (text, colour); the last column takes what is left.
 
     `caps` are the most that each other column may have; columns without any content are left out. A negative cap is a
-    column that is never cut, for half an id is of no use: what is too long for it takes from the last column.
+    column that is never cut, for half an id is of no use: after what is too long for it the row goes on in a new line.
     """
     last = len(header) - 1
     texts = [[cell if isinstance(cell, str) else cell[0] for cell in row] for row in rows]
@@ -145,16 +150,17 @@ def table(
     room = max(8, width - sum(widths[at] + 2 for at in shown))
     lines = []
     for number in range(-1, len(rows)):
-        parts = []
-        over = 0
+        parts: list[str] = []
         for at in (*shown, last):
             text = header[at] if number < 0 else texts[number][at]
             if at == last:
-                text = cut(text, max(8, room - over))
-            elif caps[at] < 0:
-                over += max(0, cells(text) - widths[at])
-            else:
+                text = cut(text, room)
+            elif caps[at] > 0:
                 text = cut(text, widths[at])
+            elif cells(text) > widths[at]:
+                lines.append("  ".join([*parts, text]))
+                parts = [" " * widths[before] for before in shown[: shown.index(at) + 1]]
+                continue
             if at in right:
                 text = " " * (widths[at] - cells(text)) + text
             elif at != last:

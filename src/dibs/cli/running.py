@@ -23,7 +23,7 @@ import time
 
 from dibs.cli.args import UsageError
 from dibs.cli.child import GRACE, Child, Signals
-from dibs.cli.render import one_line, quoted, safe
+from dibs.cli.render import cut, one_line, safe
 from dibs.errors import (
     BoardUnusable,
     Busy,
@@ -35,6 +35,7 @@ from dibs.errors import (
     NotHolder,
     OutcomeUnknown,
     WrongStatus,
+    quoted,
 )
 from dibs.jsontext import dumps
 from dibs.model import IN_PROGRESS, PENDING, REVIEW
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 OK, NOTHING, CANNOT_START, NO_COMMAND = 0, 3, 126, 127
 
+SHOWN = 200
+"""Columns of a task's description in the line that says what begins."""
 LOOK_EVERY = 2.0
 """Seconds between two looks whether the task is still ours."""
 SLICE = 0.5
@@ -162,7 +165,7 @@ class _Run:
     def attend(self, signals: Signals) -> None:
         """Run the command to its end, and end the claim."""
         board, task = self.ctx.board, self.task
-        self.ctx.note(f"dibs: {self.own.name} has {task.id}: {one_line(task.description)}")
+        self.ctx.note(f"dibs: {self.own.name} has {task.id}: {cut(one_line(task.description), SHOWN)}")
         try:
             child = Child(self.args.command, self._environment(), 2 if self.ctx.json else None)
         except OSError as error:
@@ -202,11 +205,11 @@ class _Run:
     def _saved_later(self, code: int, signals: Signals, error: DibsError) -> DibsError:
         """The command's end could not be saved: what is to be done when the board is back."""
         task, who = self.task, quoted(self.own.name)
-        verb = f"release {task.id}"
+        verb = f"release {quoted(task.id)}"
         if not signals.received and code == 0:
-            verb = f"done {task.id} 'exit 0'"
+            verb = f"done {quoted(task.id)} 'exit 0'"
         elif not signals.received and self.args.fail:
-            verb = f"fail {task.id} {quoted(_ended(code))}"
+            verb = f"fail {quoted(task.id)} {quoted(_ended(code))}"
         return BoardUnusable(
             f"the {_ended(code)}, but for {task.id} that could not be saved: {error.message}",
             hint=f"when the board is back: dibs --as {who} {verb} --token {task.token}; do it soon: the claim is over "
@@ -232,7 +235,8 @@ class _Run:
         else:
             environ.pop("DIBS_TASK_JSON", None)
             self.ctx.note(
-                f"dibs: the task is too long for DIBS_TASK_JSON; the command can run: dibs show {task.id} --json"
+                "dibs: the task is too long for DIBS_TASK_JSON; the command can run: "
+                f"dibs show {quoted(task.id)} --json"
             )
         return environ
 

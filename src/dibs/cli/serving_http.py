@@ -6,7 +6,8 @@ import os
 
 from dibs.address import keep_out_of_git
 from dibs.cli.args import UsageError
-from dibs.cli.render import quoted, safe
+from dibs.cli.render import safe
+from dibs.errors import quoted
 from dibs.mcp.tokens import Tokens, drop_token, new_token, place
 
 TYPE_CHECKING = False

@@ -7,6 +7,7 @@ import os
 from dibs.address import keep_out_of_git
 from dibs.cli.context import clients_board
 from dibs.errors import NoBoard
+from dibs.limits import new_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def init(ctx: Context, args: Args) -> int:
     try:
         board = TaskBoard.open(ctx.url, worker=ctx.worker)  # not that of a client around us, as for other commands
     except NoBoard:
+        new_name(ctx.worker.name)
         board = TaskBoard.open(ctx.url, create=True, worker=ctx.worker)
         created = True
     try:
@@ -28,7 +30,8 @@ def init(ctx: Context, args: Args) -> int:
         if ctx.json:
             ctx.emit({"board": board.url, "created": created})
             return 0
-        from dibs.cli.render import quoted, safe
+        from dibs.cli.render import safe
+        from dibs.errors import quoted
 
         url = safe(board.url)
         ctx.say(f"made the board {url}" if created else f"the board is there already: {url}; nothing was changed")

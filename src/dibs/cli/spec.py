@@ -143,17 +143,14 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "release", "claims", "release", "give a task back unfinished, for somebody else",
+        (("words", "many", "[ID] [WHY...]: the task (default: the only one you hold), then why, for the changelog"),),
         (
-            ("id", "optional", "the task (default: the only one you hold)"),
-            ("why", "many", "why, for the changelog"),
-        ),
-        (
-            ("--note", "", "TEXT", "text", False, "the same, where the task is not named"),
+            ("--note", "", "TEXT", "text", False, "why; then the words may only be the id"),
             ("--token", "", "N", "int", False, "the claim's token, to be sure it is this claim"),
             ("--all", "-a", "", "flag", False, "everything you hold: tasks and file locks"),
         ),
-        ("dibs release --note 'needs someone who knows SQL'", "dibs release --all"),
-        "",
+        ("dibs release 'needs someone who knows SQL'", "dibs release --all"),
+        "Words are read as by `dibs done`.",
     ),
     (
         "done", "claims", "done", "complete a task (or hand it in, if it asks for review)",
@@ -287,7 +284,7 @@ COMMANDS: tuple[Command, ...] = (
     (
         "locks", "files", "locks", "who holds which files",
         (("path", "many", "only locks that overlap these"),),
-        (),
+        (("--worker", "", "NAME", "text", False, "only locks of this worker"),),
         ("dibs locks", "dibs locks src/auth.py"),
         "",
     ),
@@ -323,6 +320,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("--follow", "-f", "", "flag", False, "go on as things happen"),
             ("--task", "", "ID", "text", False, "only this task"),
+            ("--worker", "", "NAME", "text", False, "only what this worker did"),
             ("--after", "", "SEQ", "int", False, "only entries after this number"),
             ("--limit", "-n", "N", "int", False,
              "the last N (with --after: the first N; default 50, with --json all)"),
@@ -334,7 +332,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     (
         "tell", "talk", "tell", "send a message to a worker, or to everybody",
-        (("words", "many", "NAME TEXT...: who, then the message (with --all only the message)"),),
+        (("words", "many", "NAME TEXT...: who (all: everybody), then the message (with --all only the message)"),),
         (("--all", "-a", "", "flag", False, "to everybody else"),),
         ("dibs tell worker-2 'auth.py is free again'", "dibs tell --all 'main is broken, do not merge'"),
         "",
@@ -688,8 +686,9 @@ OPTION_GUESSES: tuple[tuple[str, str], ...] = (
     ("--message", "--result"),
     ("--reason", "--error"),
     ("--reason", "--note"),
-    ("--agent", "--as"),
-    ("--worker", "--as"),
-    ("--name", "--as"),
+    ("--worker", "--by"),
+    ("--agent", "--by"),
+    ("--agent", "--worker"),
+    ("--by", "--worker"),
 )
 """Option names of other tools: they work where the command has the second and not the first."""

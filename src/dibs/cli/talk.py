@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
-from dibs.errors import DibsError
+from dibs.errors import DibsError, quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,12 +26,13 @@ def log(ctx: Context, args: Args) -> int:
     if limit is None:
         limit = 0 if args.all or ctx.json else LIMIT
     after = args.after or 0
+    by = args.worker
     if limit and args.after is None and not args.all:
-        events = board.recent(limit, task_id)
-        if events and events[0].seq > 1 and task_id is None and not ctx.json:
+        events = board.recent(limit, task_id) if by is None else _last_of(board.changelog(task_id=task_id), by, limit)
+        if events and events[0].seq > 1 and task_id is None and by is None and not ctx.json:
             _say_cut(ctx, f"the last {len(events):,}, up to number {events[-1].seq:,}; all: dibs log --all")
-        elif len(events) == limit and task_id is not None and not ctx.json:
-            _say_cut(ctx, f"the last {len(events):,}; all: dibs log --task {task_id} --all")
+        elif len(events) == limit and not ctx.json:
+            _say_cut(ctx, f"the last {len(events):,}; all: the same with --all")
         _print(ctx, events)
         after = events[-1].seq if events else 0
         if not args.follow:
@@ -39,6 +40,8 @@ def log(ctx: Context, args: Args) -> int:
         limit = 0
     shown = 0
     for event in board.changelog(after, task_id=task_id, follow=args.follow):
+        if by is not None and event.worker != by:
+            continue
         if limit and shown == limit:
             _say_cut(ctx, f"{shown:,} shown, there are more; next: --after {after}")
             break
@@ -47,6 +50,12 @@ def log(ctx: Context, args: Args) -> int:
         if args.follow:
             ctx.flush()
     return 0
+
+
+def _last_of(events: Iterable[Event], worker: str, most: int) -> list[Event]:
+    from collections import deque
+
+    return list(deque((event for event in events if event.worker == worker), most))
 
 
 def _say_cut(ctx: Context, text: str) -> None:
@@ -86,11 +95,10 @@ def tell(ctx: Context, args: Args) -> int:
         raise UsageError("tell: the message is missing", "dibs tell --all 'what to say'")
     if not words:
         raise UsageError("tell: NAME and the message are missing", "dibs tell worker-2 'what to say'")
-    to = None if args.all else words.pop(0)
+    name = None if args.all else words.pop(0)
     if not words:
-        from dibs.cli.render import quoted
-
-        raise UsageError("tell: the message is missing", f"dibs tell {quoted(to or '')} 'what to say'")
+        raise UsageError("tell: the message is missing", f"dibs tell {quoted(name or '')} 'what to say'")
+    to = None if name == "all" else name
     message = ctx.board.tell(ctx.text(words), to, worker=ctx.worker)
     note = "" if to is None else _remark(ctx, to)
     if ctx.json:
@@ -107,7 +115,7 @@ def tell(ctx: Context, args: Args) -> int:
 
 
 def _remark(ctx: Context, to: str) -> str:
-    from dibs.acquaintance import if_unknown
+    from dibs.recipient_hints import if_unknown
 
     try:
         return if_unknown(ctx.board, to, ctx.worker)

@@ -108,7 +108,7 @@ def _located(board: TaskBoard, entries: list[Entry], error: DibsError, name: str
     for where, fields in entries:
         if isinstance(error, Invalid):
             try:
-                limits.new_task(fields, board._pattern)
+                limits.new_task(fields, board.core.paths.pattern)
             except Invalid as again:
                 again.message = f"{name}, {where}: {again.message}; nothing was added"
                 return again

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dibs.cli.args import UsageError
+from dibs.errors import quoted
+from dibs.limits import STATUS_WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,20 +15,12 @@ if TYPE_CHECKING:
     from dibs.cli.args import Args
     from dibs.cli.context import Context
     from dibs.model import BoardTask, Event
-    from dibs.rules import Reason
+    from dibs.rules.tasks import Reason
 
 LIMIT = 50
 NO_LIMIT = 2**31
 SHOWN_EVENTS = 5
-_GROUPS = {
-    "open": ("pending", "in_progress", "review"),
-    "closed": ("completed", "failed", "cancelled"),
-    "all": ("pending", "in_progress", "review", "completed", "failed", "cancelled"),
-    "ready": ("pending",),
-    "waiting": ("pending",),
-    "blocked": ("pending",),
-    "done": ("completed",),
-}
+_GROUPS = {**STATUS_WORDS, "ready": ("pending",), "waiting": ("pending",), "blocked": ("pending",)}
 _WHOLE_PENDING = {"pending", "open", "all"}
 """Words for all pending tasks, ready or not."""
 READ_AT_ONCE = 500
@@ -54,6 +48,10 @@ def add(ctx: Context, args: Args) -> int:
         if (value := getattr(args, option)) is not None and value != [] and value is not False:
             fields[key] = value
     board = ctx.board
+    if args.beside is not None and args.beside[2] in args.description and _is_task(board, args.beside[2]):
+        from dibs.cli.args import repeated
+
+        raise UsageError(f"add: unexpected {args.beside[2]!r}, which is a task", repeated(*args.beside))
     task_id = _add_one(ctx, board, fields, args.key)
     if ctx.json:
         from dibs.wire import task_json
@@ -70,9 +68,19 @@ def add(ctx: Context, args: Args) -> int:
             ctx.say(cut(f"  it waits for {', '.join(unmet)}", ctx.width))
         for need in unmet:
             if found[need].status in ("failed", "cancelled"):
-                way_out = f"dibs retry {need}, or dibs dep {task_id} --drop {need}"
+                way_out = f"dibs retry {quoted(need)}, or dibs dep {quoted(task_id)} --drop {quoted(need)}"
                 ctx.say("\n".join(hint(f"{need} is {found[need].status}: {way_out}", ctx.width)))
     return 0
+
+
+def _is_task(board: TaskBoard, word: str) -> bool:
+    from dibs.errors import DibsError
+
+    try:
+        board.get(word)
+    except DibsError:
+        return False
+    return True
 
 
 def _add_one(ctx: Context, board: TaskBoard, fields: dict[str, Any], key: str | None) -> str:
@@ -252,12 +260,16 @@ def show(ctx: Context, args: Args) -> int:
     reasons = board.reasons(task.id, ctx.worker)
     needs = [board.get(need) for need in task.depends_on]
     if ctx.json:
-        from dibs.wire import reason_json, task_json
+        from dibs.wire import event_json, reason_json, task_json
 
         document = task_json(task)
         document["blocked_by"] = [reason_json(reason) for reason in reasons]
         document["needs"] = [
             {"id": need.id, "status": str(need.status), "description": need.description} for need in needs
+        ]
+        document["history"] = [
+            {key: value for key, value in event_json(event).items() if key != "data"}
+            for event in board.changelog(task_id=task.id)
         ]
         ctx.emit(document)
         return 0
@@ -302,7 +314,7 @@ def _sheet(
         )
     elif task.status in ("pending", "in_progress"):
         why = "\n".join(reason.text for reason in reasons)
-        row("claimable", f"no, {why}" if why else f"yes: dibs claim {task.id}")
+        row("claimable", f"no, {why}" if why else f"yes: dibs claim {quoted(task.id)}")
     if task.priority:
         row("priority", str(task.priority))
     for number, need in enumerate(needs):
@@ -315,7 +327,7 @@ def _sheet(
         lines.append((" " * 13 if number else f"{'steps:':<13}") + text)
     for blocker in task.blockers:
         if blocker.is_open:
-            row("blocker", f"{blocker.id}: {blocker.reason} (by {blocker.raised_by}; dibs unblock {task.id})")
+            row("blocker", f"{blocker.id}: {blocker.reason} (by {blocker.raised_by}; dibs unblock {quoted(task.id)})")
     if task.paths:
         row("files", ", ".join(safe(path) for path in task.paths))
     if task.labels:
@@ -342,7 +354,7 @@ def _sheet(
     if events:
         lines.append("history:")
         if len(events) > SHOWN_EVENTS:
-            lines.append(f"  earlier: dibs log --task {task.id} --all")
+            lines.append(f"  earlier: dibs log --task {quoted(task.id)} --all")
         for event in events[-SHOWN_EVENTS:]:
             details = f": {one_line(event.details)}" if event.details else ""
             lines.append(cut(f"  {ago(event.time, now):<10}  {safe(event.worker)} {did(event)}{details}", width))

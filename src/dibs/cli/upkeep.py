@@ -11,10 +11,11 @@ from dibs.board import TaskBoard
 from dibs.cli.args import UsageError
 from dibs.cli.context import write
 from dibs.cli.progress import Progress
-from dibs.cli.render import cut, number, one_line, quoted, safe
+from dibs.cli.render import cut, number, one_line, safe
 from dibs.copying import copy, is_dialect
-from dibs.errors import DibsError, Invalid, NoBoard, Unsupported
-from dibs.stores.sqlite import side_files
+from dibs.errors import BoardUnusable, DibsError, Invalid, NoBoard, Unsupported, quoted
+from dibs.stores.rows import damaged
+from dibs.stores.sqlite.store import side_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,13 +70,58 @@ def recover(ctx: Context, args: Args) -> int:
 
 
 def export(ctx: Context, args: Args) -> int:
+    try:
+        return _export(ctx, args)
+    except BoardUnusable as error:
+        if not error.fields.get("damaged"):
+            raise
+        return _save_rest(ctx, args, error)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        if isinstance(error, DibsError) or not ctx.board.url.startswith("sqlite:"):
+            raise
+        return _save_rest(ctx, args, damaged("what is on it", error))
+
+
+def _save_rest(ctx: Context, args: Args, error: BoardUnusable) -> int:
+    """Of a board that is damaged, export what can still be read."""
+    from dibs.salvage import Salvage
+
+    path = str(error.fields.get("path") or ctx.board.url.removeprefix("sqlite:"))
+    try:
+        rest = Salvage(path)
+    except Exception:
+        raise error from None
+    if not any(rest.counts):
+        raise error
+    try:
+        transfer.check(rest)
+        usable = True
+    except DibsError:
+        usable = False
+    if args.file in (None, "-"):
+        for line in rest.lines():
+            write(sys.stdout, line + "\n")
+    else:
+        _refuse_parts(_parts(path), args.file, args.force)
+        _write_file(rest.lines(), args.file, args.force)
+    tasks, events = rest.counts
+    gone = ", ".join(number(count, kind[:-1]) for kind, count in rest.lost.items() if count)
+    ctx.note(f"dibs: {safe(error.message)}")
+    ctx.note(f"dibs: exported what could be read: {number(tasks, 'task')}, {number(events, 'event')}")
+    ctx.note(f"dibs: lost is at least: {gone}" if gone else "dibs: nothing was found to be lost")
+    if not usable:
+        ctx.note("dibs: that is for reading only: dibs import will refuse it")
+    return 1
+
+
+def _export(ctx: Context, args: Args) -> int:
     if args.file in (None, "-"):
         for line in _kept(_exportable(ctx)[0]):
             write(sys.stdout, line)
         return 0
     _refuse_target(ctx.board, args.file, args.force)
     board, left_out = _exportable(ctx)
-    lines = _write_file(board, args.file, args.force)
+    lines = _write_file(transfer.dump(board), args.file, args.force)
     if ctx.json:
         document = {"file": os.path.abspath(args.file), "board": ctx.board.url, "lines": lines}
         ctx.emit(document | ({"left_out": left_out} if left_out else {}))
@@ -130,13 +176,13 @@ def _exportable(ctx: Context) -> tuple[TaskBoard, dict[str, list[str]]]:
     return copied, report.left_out
 
 
-def _write_file(board: TaskBoard, path: str, force: bool) -> int:
+def _write_file(export: Iterator[str], path: str, force: bool) -> int:
     """Write an export under another name, make it durable, then give it its name: whole, or not at all."""
     draft = f"{path}.tmp-{os.getpid()}"
     lines = 0
     try:
         with open(draft, "x", encoding="ascii", newline="\n") as file:
-            for line in transfer.dump(board):
+            for line in export:
                 file.write(line + "\n")
                 lines += 1
             file.flush()
@@ -166,12 +212,21 @@ def _refuse_target(board: TaskBoard, path: str, force: bool) -> None:
         store: FileStore = board.store  # type: ignore[assignment]
         parts: list[str] = [part.path for part in store.report()]
     else:
-        own = board.url.removeprefix("sqlite:")
-        parts = [own, own + "-wal", own + "-shm", *side_files(own)]
+        parts = _parts(board.url.removeprefix("sqlite:"))
+    _refuse_parts(parts, path, force)
+
+
+def _parts(own: str) -> list[str]:
+    return [own, own + "-wal", own + "-shm", *side_files(own)]
+
+
+def _refuse_parts(parts: list[str], path: str, force: bool) -> None:
     if os.path.realpath(path) in [os.path.realpath(part) for part in parts]:
         raise Invalid(f"{path} belongs to the board itself", hint="export to another file: dibs export board.jsonl")
     if os.path.isdir(path):
-        raise Invalid(f"{path} is a folder", hint=f"name a file: dibs export {os.path.join(path, 'board.jsonl')}")
+        raise Invalid(
+            f"{path} is a folder", hint=f"name a file: dibs export {quoted(os.path.join(path, 'board.jsonl'))}"
+        )
     if os.path.lexists(path) and not force:
         raise _exists(path)
 

@@ -32,7 +32,7 @@ from dibs.dialects.bilu_rows import blockers, fields, joined, priority, row, wor
 from dibs.dialects.bilu_words import PRIORITIES, is_stem, link_to, slug
 from dibs.dialects.filestore import NO_FAILING, NO_LIMITS, NO_RESERVATIONS, FileStore
 from dibs.dialects.filetx import DialectTx
-from dibs.errors import BoardUnusable, Busy, Duplicate, Invalid, NoBoard, Unsupported
+from dibs.errors import BoardUnusable, Busy, Duplicate, Invalid, NoBoard, Unsupported, quoted
 from dibs.guards.lockdir import LockDirGuard
 from dibs.model import IN_PROGRESS, REVIEW, BoardTask, Event
 
@@ -75,7 +75,10 @@ class BiluStore(FileStore):
             os.makedirs(tasks, exist_ok=True)
             os.makedirs(storage_of(folder), exist_ok=True)
         elif not os.path.isdir(tasks):
-            raise NoBoard(f"there is no board/tasks in {folder}", hint=f"make it with: dibs --board bilu:{folder} init")
+            raise NoBoard(
+                f"there is no board/tasks in {folder}",
+                hint=f"make it with: dibs --board {quoted(f'bilu:{folder}')} init",
+            )
 
     def __init__(self, folder: str, **options: Any) -> None:
         folder, self._timeout = split(folder)

@@ -24,7 +24,7 @@ from dibs.dialects.companion import Companion
 from dibs.dialects.eventlog import EventLog
 from dibs.dialects.filetx import DialectTx, Nothing, Read, Write, token_at
 from dibs.dialects.filewriting import FileWriting
-from dibs.errors import BoardUnusable, Unsupported
+from dibs.errors import BoardUnusable, Unsupported, quoted
 from dibs.ids import random_ids
 from dibs.model import (
     COMPLETED,
@@ -141,7 +141,7 @@ class FileStore(FileWriting):
         """Raise `cannot(…)` if the format cannot hold what has become of this task."""
         for field, what, hint in self.refused:
             if task.status == field or _asks_for(task, field):
-                raise self.cannot(what, hint.format(id=task.id))
+                raise self.cannot(what, hint.format(id=quoted(task.id)))
 
     def refuse_event(self, event: Event) -> None:
         """Raise if whoever is named may not do this on such a board."""

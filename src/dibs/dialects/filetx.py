@@ -7,8 +7,8 @@ from __future__ import annotations
 from dibs.clock import read as read_clock
 from dibs.errors import DibsError
 from dibs.model import IN_PROGRESS, BoardTask, Event, Lock, Message
+from dibs.stores.clock_jump import move_leases
 from dibs.stores.memory import MemoryTx, entries
-from dibs.stores.shift import move_leases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

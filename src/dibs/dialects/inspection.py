@@ -127,7 +127,7 @@ def findings(store: FileStore) -> list[Finding]:
             if need not in rows:
                 text = f"task {task.id} depends on {need}, which is not on the board; it waits for it"
                 found.append(Finding(_named(store, None), 0, "warning", text))
-    from dibs.adding import refuse_circles
+    from dibs.board.add import refuse_circles
 
     try:
         refuse_circles(list(rows.values()))

@@ -6,8 +6,8 @@ import os
 
 from dibs import fs
 from dibs.errors import BoardUnusable, Invalid
-from dibs.paths import real
 from dibs.places import find_place, leads_out
+from dibs.rules.paths import real
 from dibs.worker import stale_timeout
 
 TYPE_CHECKING = False

@@ -24,7 +24,7 @@ from dibs.dialects.filestore import NOBODY, FileStore
 from dibs.dialects.filetx import DialectTx, token_at
 from dibs.dialects.isotime import moment, precise
 from dibs.dialects.spec_text import Owner, encode, file_name, parse, path_of, sanitise, task_name
-from dibs.errors import Busy, NoBoard, NotClaimable, Unsupported
+from dibs.errors import Busy, NoBoard, NotClaimable, Unsupported, quoted
 from dibs.guards.base import is_private, private_name, remove, sweep_litter
 from dibs.guards.flock import FlockGuard
 from dibs.guards.naming import rename_to_new
@@ -57,7 +57,9 @@ class SpecStore(FileStore):
             for kind in ("tasks", "files"):
                 os.makedirs(os.path.join(root, kind), exist_ok=True)
         elif not os.path.isdir(root):
-            raise NoBoard(f"there is no {LOCKS} in {folder}", hint=f"make it with: dibs --board spec:{folder} init")
+            raise NoBoard(
+                f"there is no {LOCKS} in {folder}", hint=f"make it with: dibs --board {quoted(f'spec:{folder}')} init"
+            )
 
     def __init__(self, folder: str, **options: Any) -> None:
         self.root = os.path.join(folder, LOCKS)
@@ -181,10 +183,10 @@ class SpecStore(FileStore):
 
     def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
         if task.status not in (IN_PROGRESS, PENDING, COMPLETED):
-            raise self.cannot(f"{task.status} tasks", f"give it back instead: dibs release {task.id}")
+            raise self.cannot(f"{task.status} tasks", f"give it back instead: dibs release {quoted(task.id)}")
         for field, what in (("blockers", "blockers"), ("steps", "steps")):
             if getattr(task, field):
-                raise self.cannot(what, f"give it back instead: dibs release {task.id}")
+                raise self.cannot(what, f"give it back instead: dibs release {quoted(task.id)}")
         if task.depends_on:
             raise self.cannot("dependencies", "take the tasks in that order; a list of tasks needs another board")
         if task.status is IN_PROGRESS and task.lease != FOREVER:
@@ -436,7 +438,7 @@ def _worker(fields: Mapping[str, Any] | None, otherwise: Worker) -> Worker:
 def _busy(path: str, who: str, why: str) -> Busy:
     error = Busy(
         f"{path}: {who} {why}; nothing was locked",
-        hint=f"work on something else, or ask: dibs tell {who} 'what you need'",
+        hint=f"work on something else, or ask: dibs tell {quoted(who)} 'what you need'",
         path=path,
     )
     now = 0.0

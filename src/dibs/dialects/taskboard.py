@@ -17,7 +17,7 @@ from dibs import fs
 from dibs.dialects.filestore import NO_LIMITS, NO_RESERVATIONS
 from dibs.dialects.filetx import token_at
 from dibs.dialects.jsonboard import JsonBoardStore
-from dibs.errors import NoBoard
+from dibs.errors import NoBoard, quoted
 from dibs.guards.flock import FlockGuard
 from dibs.limits import seconds
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, PENDING, BoardTask, Worker
@@ -69,7 +69,8 @@ class TaskboardStore(JsonBoardStore):
             os.makedirs(folder, exist_ok=True)
         elif not os.path.exists(os.path.join(folder, FILE)):
             raise NoBoard(
-                f"there is no {FILE} in {folder}", hint=f"make one with: dibs --board taskboard:{folder} init"
+                f"there is no {FILE} in {folder}",
+                hint=f"make one with: dibs --board {quoted(f'taskboard:{folder}')} init",
             )
 
     def __init__(self, folder: str, *, stale: float | None = None, **options: Any) -> None:
@@ -159,7 +160,7 @@ class TaskboardStore(JsonBoardStore):
 
     def refuse(self, task: BoardTask, before: BoardTask | None) -> None:
         if task.status not in _STATUSES.values():
-            hint = f"end it as failed instead: dibs claim {task.id}, then dibs fail {task.id} 'why'"
+            hint = f"end it as failed instead: dibs claim {quoted(task.id)}, then dibs fail {quoted(task.id)} 'why'"
             raise self.cannot("cancelled tasks", hint)
         super().refuse(task, before)
 

@@ -22,7 +22,7 @@ import sys
 from dibs.dialects import workflow_text as text
 from dibs.dialects.filestore import NO_LIMITS, NO_RESERVATIONS
 from dibs.dialects.jsonboard import JsonBoardStore
-from dibs.errors import Invalid, NoBoard, NotAllowed
+from dibs.errors import Invalid, NoBoard, NotAllowed, quoted
 from dibs.guards.holder import DEAD
 from dibs.guards.lockfile import LockFileGuard
 from dibs.model import IN_PROGRESS, BoardTask, Event, Worker
@@ -78,13 +78,13 @@ class WorkflowStore(JsonBoardStore):
         if not create:
             raise NoBoard(
                 f"there is no {FILE} in {folder}, and only a planner may create it",
-                hint=f"dibs --board workflow:{folder} --as planner-1 init",
+                hint=f"dibs --board {quoted(f'workflow:{folder}')} --as planner-1 init",
             )
         if role_of(agent) != "planner":
             who = f"{agent} is" if agent else "you are"
             raise NotAllowed(
                 f"there is no {FILE} in {folder}, and only a planner may create it; {who} not a planner",
-                hint=f"dibs --board workflow:{folder} --as planner-1 init",
+                hint=f"dibs --board {quoted(f'workflow:{folder}')} --as planner-1 init",
             )
         os.makedirs(folder, exist_ok=True)
 
@@ -117,7 +117,7 @@ class WorkflowStore(JsonBoardStore):
         if role_of(self.agent) != "planner" and not os.path.exists(self.path):
             raise NoBoard(
                 f"there is no {FILE} in {self.folder}, and only a planner may create it",
-                hint=f"dibs --board workflow:{self.folder} --as planner-1 init",
+                hint=f"dibs --board {quoted(f'workflow:{self.folder}')} --as planner-1 init",
             )
         super()._load(noted)
 

@@ -29,7 +29,7 @@ import time
 
 from dibs.dialects import jsonlist
 from dibs.dialects.isotime import moment
-from dibs.errors import BoardUnusable, Invalid, Unsupported
+from dibs.errors import BoardUnusable, Invalid, Unsupported, quoted
 from dibs.model import COMPLETED, IN_PROGRESS, PENDING, REVIEW, BoardTask
 
 TYPE_CHECKING = False
@@ -167,7 +167,7 @@ def _word(task: BoardTask) -> str:
     if task.status not in WORDS:
         raise Unsupported(
             f"a workflow board (document 000) has no {task.status} tasks",
-            hint=f"give it back for others instead: dibs release {task.id}",
+            hint=f"give it back for others instead: dibs release {quoted(task.id)}",
             dialect="workflow",
         )
     return WORDS[task.status]

@@ -29,7 +29,7 @@ from dibs.dialects.workitems_items import FILE, Item, facts_of
 from dibs.dialects.workitems_locks import SUFFIX, BoardGuard, FoundLock, create, read, replace, take_away
 from dibs.dialects.workitems_reading import ItemsReading, differing
 from dibs.dialects.workitems_tx import ItemsTx
-from dibs.errors import Busy, LeaseLost, NotClaimable, OutcomeUnknown
+from dibs.errors import Busy, LeaseLost, NotClaimable, OutcomeUnknown, quoted
 from dibs.model import CANCELLED, COMPLETED, IN_PROGRESS, BoardTask
 
 TYPE_CHECKING = False
@@ -123,7 +123,7 @@ class WorkItemsStore(ItemsReading):
         who = found.record.holder or NOBODY if found is not None else "nobody"
         raise LeaseLost(
             f"you no longer hold task {task.id}: its lock has changed, and {who} holds it now; nothing was changed",
-            hint=f"see how it stands: dibs show {task.id}",
+            hint=f"see how it stands: dibs show {quoted(task.id)}",
             task_id=task.id,
             holder=None if found is None else found.record.holder,
         )
@@ -178,7 +178,7 @@ class WorkItemsStore(ItemsReading):
             return _raced(task.id, None)
         return Busy(
             f"somebody changed activity {task.id} a moment ago; nothing was written",
-            hint=f"look at it, and try again: dibs show {task.id}",
+            hint=f"look at it, and try again: dibs show {quoted(task.id)}",
             task_id=task.id,
         )
 

@@ -9,11 +9,13 @@ transaction of the board.
 
 from __future__ import annotations
 
-from dibs import limits, rules
+from dibs import limits
+from dibs.board.core import fetch
 from dibs.dialects.workitems import WorkItemsStore
 from dibs.dialects.workitems_tx import ItemsTx
-from dibs.errors import Unsupported, WrongStatus
+from dibs.errors import Unsupported, WrongStatus, quoted
 from dibs.model import CANCELLED, COMPLETED, PENDING, BoardTask, Event, Worker
+from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,15 +37,15 @@ def done(board: TaskBoard, item_id: str, note: str | None = None, *, worker: Wor
 def reset(board: TaskBoard, activity_id: str, *, worker: Worker | str | None = None) -> BoardTask:
     """Put a completed or skipped activity, and all its steps, back to pending."""
     store = _store(board)
-    who = board._actor(worker)
+    who = board.core.identity.actor(worker)
     with store.write() as tx:
         assert isinstance(tx, ItemsTx)
-        task = board._get(tx, activity_id)
+        task = fetch(tx, activity_id)
         item = store.item_of(activity_id)
         if not _is_under_way(store, item.id):
             raise WrongStatus(
                 f"activity {activity_id} can be reset only while the scope of {item.id} is being revised",
-                hint=f"dibs pivot start {item.id} 'why'",
+                hint=f"dibs pivot start {quoted(item.id)} 'why'",
                 task_id=activity_id,
             )
         lock = item.locks.get(activity_id)
@@ -53,7 +55,7 @@ def reset(board: TaskBoard, activity_id: str, *, worker: Worker | str | None = N
             raise WrongStatus(
                 f"activity {activity_id} cannot be reset: it is {rules.spoken(task.status)}"
                 + (f", and {lock.record.holder or 'somebody'} still has its lock" if lock is not None else ""),
-                hint=f"see how it stands: dibs show {activity_id}",
+                hint=f"see how it stands: dibs show {quoted(activity_id)}",
                 task_id=activity_id,
             )
         task.status, task.result, task.completed_at = PENDING, None, None
@@ -69,7 +71,7 @@ def reset(board: TaskBoard, activity_id: str, *, worker: Worker | str | None = N
 def _turn(board: TaskBoard, item_id: str, note: str | None, worker: Worker | str | None, starting: bool) -> None:
     limits.optional_text(note, "note")
     store = _store(board)
-    who = board._actor(worker)
+    who = board.core.identity.actor(worker)
     with store.write() as tx:
         assert isinstance(tx, ItemsTx)
         item = store.item(item_id)
@@ -77,7 +79,7 @@ def _turn(board: TaskBoard, item_id: str, note: str | None, worker: Worker | str
             how = "already" if starting else "not"
             raise WrongStatus(
                 f"the scope of {item_id} is {how} being revised",
-                hint=f"dibs pivot {'done' if starting else 'start'} {item_id}",
+                hint=f"dibs pivot {'done' if starting else 'start'} {quoted(item_id)}",
             )
         closed = [store.tables.tasks[i].status in (COMPLETED, CANCELLED) for i in item.facts]
         tx.statuses[item_id] = "planning" if starting else "review" if closed and all(closed) else "in_progress"

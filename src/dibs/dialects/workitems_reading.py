@@ -19,7 +19,7 @@ from dibs.dialects.workitems_claims import ItemsCompanion
 from dibs.dialects.workitems_items import FILE, LOG, Item, create_new, item_folders, number_of
 from dibs.dialects.workitems_locks import SUFFIX, BoardGuard, FoundLock, look
 from dibs.dialects.workitems_log import ItemsLog
-from dibs.errors import BoardUnusable, Busy, Invalid, NoBoard
+from dibs.errors import BoardUnusable, Busy, Invalid, NoBoard, quoted
 from dibs.limits import task_id
 from dibs.model import CANCELLED, COMPLETED, IN_PROGRESS, PENDING, BoardTask, Event, Worker
 
@@ -49,7 +49,7 @@ class ItemsReading(FileStore):
         if not create:
             raise NoBoard(
                 f"there is no {FILE} in {folder}, nor in a folder in it",
-                hint=f"make a work item with: dibs --board workitems:{folder} init",
+                hint=f"make a work item with: dibs --board {quoted(f'workitems:{folder}')} init",
             )
         title = os.path.basename(folder)
         number = number_of(title)
@@ -144,7 +144,7 @@ class ItemsReading(FileStore):
         ids = [item.id for item in self.items.values()]
         raise Invalid(
             "there are several work items here; say which one the activity belongs to",
-            hint=f"dibs add --parent {ids[0]} 'what is to be done'; there are: " + ", ".join(ids),
+            hint=f"dibs add --parent {quoted(ids[0])} 'what is to be done'; there are: " + ", ".join(ids),
         )
 
     def _logs(self) -> dict[str, str]:

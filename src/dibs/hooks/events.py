@@ -38,9 +38,9 @@ _FOLDERS = ("workdir", "dir_path", "directory", "working_directory", "cwd")
 
 class Event:
     """What a client told us: `kind` is EDIT, START, END or OTHER; `paths` are what an EDIT would write, absolute.
-    `doubt` says why it may write more than that."""
+    `doubt` says why it may write more than that, and so does `unnamed` where only closed hooks mind."""
 
-    __slots__ = ("client", "doubt", "folder", "kind", "name", "paths", "reason", "roots", "session")
+    __slots__ = ("client", "doubt", "folder", "kind", "name", "paths", "reason", "roots", "session", "unnamed")
 
     def __init__(self, client: str, name: str, kind: str, session: str | None, folder: str) -> None:
         self.client = client
@@ -52,6 +52,7 @@ class Event:
         self.paths: list[str] = []
         self.reason = ""
         self.doubt = ""
+        self.unnamed = ""
 
 
 def read(client: str, document: Any, here: str) -> Event:
@@ -82,18 +83,17 @@ def find_paths(event: Event, document: Mapping[str, Any]) -> None:
     if event.kind == EDIT:
         event.doubt = "what it would write was not found out in time"
         try:
-            event.paths = _paths(document, event.folder)
+            event.paths, doubt, event.unnamed = _paths(document, event.folder)
         except TooLong as error:
-            event.doubt = str(error)
-        else:
-            event.doubt = ""
+            doubt = str(error)
+        event.doubt = doubt
 
 
 class TooLong(Exception):
     """A command that is not looked at."""
 
 
-def _paths(document: Mapping[str, Any], folder: str) -> list[str]:
+def _paths(document: Mapping[str, Any], folder: str) -> tuple[list[str], str, str]:
     tool = _text(document.get("tool_name")).lower()
     given = document.get("tool_input")
     fields: Mapping[str, Any] = given if isinstance(given, dict) else {}
@@ -106,22 +106,23 @@ def _paths(document: Mapping[str, Any], folder: str) -> list[str]:
         from dibs.hooks import patches
 
         text = given if isinstance(given, str) else _patch(fields)
-        return [os.path.join(folder, path) for path in patches.paths(text)]
+        return [os.path.join(folder, path) for path in patches.paths(text)], "", ""
     if tool in _EDITORS:
         edits = [edit for edit in _list(fields.get("edits")) if isinstance(edit, dict)]
         found = [_text(each.get(key)) for each in (fields, *edits) for key in _PATHS]
-        return list(dict.fromkeys(os.path.join(folder, path) for path in found if path))
-    return []
+        return list(dict.fromkeys(os.path.join(folder, path) for path in found if path)), "", ""
+    return [], "", ""
 
 
-def _shell(command: object, folder: str) -> list[str]:
+def _shell(command: object, folder: str) -> tuple[list[str], str, str]:
     """A command line, or (as Codex once had it) a program and its arguments."""
-    from dibs.hooks.shellwrites import LONGEST, writes, writes_of_words
+    from dibs.hooks.shellwrites import LONGEST, look
 
     words = [word for word in _list(command) if isinstance(word, str)]
     if (len(command) if isinstance(command, str) else sum(map(len, words))) > LONGEST:
         raise TooLong(f"the command has more than {LONGEST >> 20} MiB, too much to look for what it writes")
-    return writes(command, folder) if isinstance(command, str) else writes_of_words(words, folder)
+    walk = look(command if isinstance(command, str) else words, folder)
+    return list(dict.fromkeys(walk.found)), walk.doubt, walk.unnamed
 
 
 def _patch(fields: Mapping[str, Any]) -> str:

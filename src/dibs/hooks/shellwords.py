@@ -2,7 +2,8 @@
 
     for item in parse("cd src && sed -i s/a/b/ x.py > /dev/null"): ...
 
-An item is a `Command`, or OPEN and CLOSE around what runs in a shell of its own (`( … )`, `$( … )`, backticks).
+An item is a `Command`, or OPEN and CLOSE around what runs in a shell of its own (`( … )`, `$( … )`, backticks), or
+UNREAD where the rest was given up.
 This knows just enough of POSIX sh and bash to find words and where they end; it expands nothing. A word with an
 expansion in it is not `sure`. Keywords are words like any other. It reads any text to its end, in time that grows with
 its length and no faster, never raises, and gives up (returning what it has) on text nested deeper than `DEEPEST`.
@@ -14,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     Items = list["Command | str"]
 
-OPEN, CLOSE = "(", ")"
+OPEN, CLOSE, UNREAD = "(", ")", "…"
 DEEPEST = 40
 LONGEST_ARITHMETIC = 1 << 16
 """So far the end of a `((` is looked for, before it is taken for two shells."""
@@ -152,6 +153,7 @@ class _Scanner:
     def deeper(self) -> bool:
         if self.depth >= DEEPEST:
             self.at = self.end
+            self.items.append(UNREAD)
             return False
         self.depth += 1
         return True

@@ -5,7 +5,8 @@
 Answers are absolute; an unquoted glob stays in them, and a quoted one is written so that it matches itself only. What
 depends on a variable, on another command's output or on what a program happens to find (`xargs`, `find -delete`, `git
 apply`, scripts) is left out: a denial must be certain. A literal `cd` is followed; where it may fail, both folders
-count; after any other `cd`, relative paths are left out. Nothing is run, nothing raises.
+count; after any other `cd`, relative paths are left out. `look` also says that something was left out, but for what
+programs find. Nothing is run, nothing raises.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import os
 
 from dibs.hooks.patches import paths as patch_paths
 from dibs.hooks.programs import PROGRAMS, past_runners, split
-from dibs.hooks.shellwords import CLOSE, OPEN, Command, Word, parse
+from dibs.hooks.shellwords import CLOSE, OPEN, UNREAD, Command, Word, parse
+from dibs.rules.paths import BRACES, alternatives
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 20
 """Longer commands should not be given to this: a hook has little time."""
-BRACES = 64
-"""A word that expands to more than this is left out."""
 BRACES_READ = 1 << 20
 """So many characters of words with braces are looked at, however often; further ones are left out."""
 PATH_LENGTH = 4096
@@ -35,21 +35,25 @@ FOLDERS = 8
 SHELLS_DEEP = 8
 """Shells started by shells are followed so far."""
 
+_FOLDER = "it writes in a folder that cannot be known from the command; write that folder out"
+_NESTED = "it is nested too deeply to look for what it writes; give it in parts"
+_VARIABLE = "it writes to what only a variable or another command names; write the path out"
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
-def writes(command: str, folder: str) -> list[str]:
-    """What the command line `command`, run in `folder`, writes."""
-    walk = Walk(folder)
-    walk.items(parse(command))
-    return list(dict.fromkeys(walk.found))
+def writes(command: str | Sequence[str], folder: str) -> list[str]:
+    """What a command, run in `folder`, writes."""
+    return _distinct(look(command, folder).found)
 
 
-def writes_of_words(words: Sequence[str], folder: str) -> list[str]:
-    """The same for a program and its arguments, which no shell will read."""
+def look(command: str | Sequence[str], folder: str) -> Walk:
+    """The same with what is in doubt. The command is a line for a shell, or a program and its arguments."""
     walk = Walk(folder)
-    walk.program([Word(word, "\0" * len(word)) for word in words], [])
-    return list(dict.fromkeys(walk.found))
+    if isinstance(command, str):
+        walk.items(parse(command))
+    else:
+        walk.program([Word(word, "\0" * len(word)) for word in command], [])
+    return walk
 
 
 class Walk:
@@ -58,6 +62,10 @@ class Walk:
         self.fallback: list[str] = []  # where we still are if a `cd` has failed
         self.made: set[str] = set()
         self.found: list[str] = []
+        self.doubt = ""
+        """Why it may write more than was found."""
+        self.unnamed = ""
+        """The same for what is all the same to most: scripts keep the names of many files in variables."""
         self.depth = 0
         self.braces = BRACES_READ
 
@@ -70,13 +78,15 @@ class Walk:
                 outer.append((self.folders, self.fallback))
             elif item == CLOSE and outer:
                 self.folders, self.fallback = outer.pop()
+            elif item == UNREAD:
+                self.doubt = _NESTED
 
     def command(self, command: Command) -> None:
         first = command.words[0].bare if command.words else ""
         if self.fallback and command.joint == "||" and first in ("exit", "return"):
             self.fallback = []
         if self.fallback and command.joint != "&&" and first not in ("then", "do"):
-            self.folders = _distinct(self.folders + self.fallback)[:FOLDERS]
+            self.folders = self.few(self.folders + self.fallback)
             self.fallback = []
         for word in command.outputs:
             for made in self.expanded(word):
@@ -92,6 +102,8 @@ class Walk:
             self.items(parse(text))
             self.folders, self.fallback = kept
             self.depth -= 1
+        else:
+            self.doubt = _NESTED
 
     def program(self, words: list[Word], documents: Sequence[str]) -> None:
         words = past_runners(words)
@@ -110,8 +122,11 @@ class Walk:
             self.folders = []
         elif name in _SHELLS:
             self.shell(words[1:], documents)
-        elif name == "eval" and all(word.sure for word in words):
-            self.script(" ".join(word.text for word in words[1:]))
+        elif name == "eval":
+            if all(word.sure for word in words):
+                self.script(" ".join(word.text for word in words[1:]))
+            else:
+                self.unnamed = _VARIABLE
         elif name in ("apply_patch", "applypatch"):
             for text in documents or [word.text for word in words[1:2] if word.sure]:
                 for path in patch_paths(text):
@@ -123,6 +138,8 @@ class Walk:
         if "c" in letters:
             if operands and operands[0].sure:
                 self.script(operands[0].text)
+            elif operands:
+                self.unnamed = _VARIABLE
         elif "s" in letters or not operands or operands[0].text in ("-", "/dev/stdin"):
             for text in documents:
                 self.script(text)
@@ -138,7 +155,7 @@ class Walk:
             there = [path for path, _ in self.places(operands[0]) if len(path) <= PATH_LENGTH]
             self.folders = there
             if not all(path in self.made or os.path.isdir(path) for path in there):
-                self.fallback = _distinct(self.fallback + before)[:FOLDERS]
+                self.fallback = self.few(self.fallback + before)
 
     # -- what was found
 
@@ -159,14 +176,33 @@ class Walk:
         return [(os.path.join(folder, text), os.path.join(folder, _literal(word))) for folder in self.folders]
 
     def add(self, word: Word) -> None:
-        self.found += [pattern for _, pattern in self.places(word)]
+        found = self.places(word)
+        self.found += [pattern for _, pattern in found]
+        if not found:
+            self.miss(word)
+
+    def miss(self, word: Word) -> None:
+        """Note that a word is written to, if it is a path at all, and nobody knows where."""
+        if not word.sure or word.bare[:1] == "~":
+            self.unnamed = _VARIABLE
+        elif word.text and "\0" not in word.text and len(word.text) <= PATH_LENGTH:
+            self.doubt = _FOLDER
+
+    def few(self, folders: list[str]) -> list[str]:
+        found = _distinct(folders)
+        if len(found) > FOLDERS:
+            self.doubt = _FOLDER
+        return found[:FOLDERS]
 
     def add_into(
         self, target: Word, sources: Sequence[Word], *, is_folder: bool = False, is_deep: bool = False
     ) -> None:
         """What copying or moving to a target writes: the target, or entries of it where it is a folder. The content of
         a folder (`x/.`) can be anything in the target."""
-        for path, pattern in self.places(target):
+        found = self.places(target)
+        if not found:
+            self.miss(target)
+        for path, pattern in found:
             if not (is_folder or len(sources) > 1 or path.endswith("/") or os.path.isdir(path)):
                 self.found.append(pattern)
                 continue
@@ -190,7 +226,7 @@ class Walk:
             self.braces -= len(now.bare)
             if len(done) + len(pending) > BRACES or len(now.bare) > PATH_LENGTH or self.braces < 0:
                 return [Word(word.text, word.bare, sure=False)]
-            parts = _alternatives(now)
+            parts = alternatives(now.text, now.bare)
             if parts is None:
                 if "[^" in now.bare:
                     at = now.bare.index("[^") + 1
@@ -217,48 +253,3 @@ def _literal(word: Word, start: int = 0) -> str:
     if "\0" not in bare or not ("*" in text or "?" in text):
         return text
     return "".join(f"[{c}]" if c in "*?" and b == "\0" else c for c, b in zip(text, bare, strict=True))
-
-
-def _alternatives(word: Word) -> tuple[int, int, list[tuple[str, str]]] | None:
-    """The first `{a,b}` or `{a..b}`: where it starts and stops, and what may stand there, as text and bare."""
-    text, bare = word.text, word.bare
-    best: tuple[int, int, list[tuple[str, str]]] | None = None
-    opened: list[list[int]] = []  # for each brace that is open, where it and its commas are
-    for at, c in enumerate(bare):
-        if c == "{":
-            opened.append([at])
-        elif c == "," and opened:
-            opened[-1].append(at)
-        elif c == "}" and opened:
-            cuts = [*opened.pop(), at]
-            if best is not None and best[0] < cuts[0]:
-                continue
-            if len(cuts) > 2:
-                spans = [(cut + 1, cuts[i]) for i, cut in enumerate(cuts[:-1], 1)]
-                best = cuts[0], at + 1, [(text[a:b], bare[a:b]) for a, b in spans]
-            elif made := _range(bare[cuts[0] + 1 : at]):
-                best = cuts[0], at + 1, [(item, item) for item in made]
-    return best
-
-
-def _range(inside: str) -> list[str]:
-    """`1..9`, `01..10..2`, `a..e`; nothing if it is none of these, and no more than are of use."""
-    ends = inside.split("..")
-    if len(ends) not in (2, 3) or len(inside) > 40:
-        return []
-    try:
-        step = abs(int(ends[2])) or 1 if len(ends) == 3 else 1
-        if all(len(end) == 1 and end.isascii() and end.isalpha() for end in ends[:2]):
-            first, last = map(ord, ends[:2])
-            return [chr(code) for code in _between(first, last, step)]
-        first, last = int(ends[0]), int(ends[1])
-    except ValueError:
-        return []
-    padded = any(end.lstrip("-").startswith("0") and len(end.lstrip("-")) > 1 for end in ends[:2])
-    width = max(map(len, ends[:2])) if padded else 0
-    return [f"{number:0{width}d}" for number in _between(first, last, step)]
-
-
-def _between(first: int, last: int, step: int) -> Sequence[int]:
-    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
-    return numbers[: BRACES + 1]

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import os
 
-from dibs import clients, holds, limits
+from dibs import clients, limits
 from dibs.errors import Invalid
 from dibs.model import Worker
-from dibs.paths import covers
+from dibs.rules import locks as lock_rules
+from dibs.rules.paths import covers
 from dibs.worker import is_alive, is_dead, role_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dibs.board.core import Core
     from dibs.hooks.events import Event
-    from dibs.leases import Leases
     from dibs.model import Lock
 
 EXEMPT = (".git", ".dibs")
@@ -67,20 +68,20 @@ def who(event: Event, board: str, given: str | None = None) -> Identity:
     return Identity(limits.worker(made), event.session)
 
 
-def names(board: Leases, paths: Sequence[str]) -> list[list[str]]:
+def names(board: Core, paths: Sequence[str]) -> list[list[str]]:
     """The paths by their names on the board, each with its other spelling where case does not count; those outside the
     repository are left out."""
     found: dict[str, list[str]] = {}
     for path in paths:
         try:
-            spellings = board._spellings(path if path.isprintable() else "".join(map(_printable, path)))
+            spellings = board.paths.spellings(path if path.isprintable() else "".join(map(_printable, path)))
         except Invalid:
             continue
         found.setdefault(spellings[0], spellings)
     return list(found.values())
 
 
-def outside(board: Leases, paths: Sequence[str]) -> list[str]:
+def outside(board: Core, paths: Sequence[str]) -> list[str]:
     """Those of the paths that have no name on the board."""
     return [path for path in paths if not names(board, [path])]
 
@@ -90,17 +91,17 @@ def _printable(c: str) -> str:
     return c if c.isprintable() else "?"
 
 
-def conflicts(board: Leases, wanted: Sequence[Sequence[str]], me: Identity) -> list[Conflict]:
+def conflicts(board: Core, wanted: Sequence[Sequence[str]], me: Identity) -> list[Conflict]:
     found = []
     with board.store.read() as tx:
         for spellings in wanted:
-            for lock in holds.conflicts(spellings, False, tx.locks(spellings), None, tx.now):
+            for lock in lock_rules.conflicts(spellings, False, tx.locks(spellings), None, tx.now):
                 if not me.owns(lock) and not is_dead(lock.holder):
                     found.append(Conflict(spellings[0], lock, lock.expires_at - tx.now))
     return found
 
 
-def holders(board: Leases, me: Identity) -> list[Worker]:
+def holders(board: Core, me: Identity) -> list[Worker]:
     """This worker, and whoever else holds something for the same session of a client, under another name; but not a
     process that is alive and will give back by itself."""
     found = {(me.worker.name, me.worker.session): me.worker}
@@ -112,7 +113,7 @@ def holders(board: Leases, me: Identity) -> list[Worker]:
     return list(found.values())
 
 
-def unlocked(board: Leases, wanted: Sequence[Sequence[str]], me: Identity) -> list[str]:
+def unlocked(board: Core, wanted: Sequence[Sequence[str]], me: Identity) -> list[str]:
     """Those of the names that this worker does not hold for itself, by a lock or with a task."""
     found = []
     with board.store.read() as tx:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dibs.errors import DibsError
 from dibs.model import PENDING, BoardTask, Event, Lock, Message, Worker
-from dibs.rules import Reason
+from dibs.rules.tasks import Reason
 from dibs.times import FOREVER, iso
 from dibs.wire import event_json, lock_json, message_json, readable, task_json
 
@@ -140,21 +140,24 @@ def said(error: DibsError) -> str:
     return f"{error.message} ({in_tools(error.hint)})" if error.hint else error.message
 
 
+_WORD = r"((?:'[^']*'|\\'|[^\s;,)'])+)"
+"""A word as `quoted` writes it."""
+
 _WORDS = tuple(
     (re.compile(pattern), words)
     for pattern, words in (
-        (r"dibs tell (\S+) '[^']*'", r"send_message to=\1"),
+        (rf"dibs tell {_WORD} '[^']*'", "send_message to={}"),
         (r"dibs tell --all '[^']*'", "send_message"),
-        (r"dibs done ([^\s;,)]+)( '[^']*')?", r"complete_task task_id=\1"),
-        (r"dibs release ([^\s;,)]+)", r"release_task task_id=\1"),
-        (r"dibs log --task ([^\s;,)]+)", r"list_tasks task_id=\1"),
-        (r"dibs show ([^\s;,)]+)", r"list_tasks task_id=\1"),
-        (r"dibs claim ([0-9A-Za-z_][^\s;,)]*)", r"claim_task task_id=\1"),
+        (rf"dibs done {_WORD}( '[^']*')?", "complete_task task_id={}"),
+        (rf"dibs release {_WORD}", "release_task task_id={}"),
+        (rf"dibs log --task {_WORD}", "list_tasks task_id={}"),
+        (rf"dibs show {_WORD}", "list_tasks task_id={}"),
+        (rf"dibs claim (?=['0-9A-Za-z_]){_WORD}", "claim_task task_id={}"),
         (r"dibs claim\b", "claim_task"),
         (r"dibs list( --all)?", "list_tasks"),
-        (r"dibs lock (\S+)", r"lock_files paths=[\1]"),
+        (rf"dibs lock {_WORD}", "lock_files paths=[{}]"),
         (r"dibs locks\b", "list_tasks status=in_progress"),
-        (r"it can be put back with: dibs retry [^\s;,)]+", "leave it closed and take other work: claim_task"),
+        (rf"it can be put back with: dibs retry {_WORD}", "leave it closed and take other work: claim_task"),
         (r"dibs add '[^']*'", "add_tasks"),
     )
 )
@@ -163,8 +166,15 @@ _WORDS = tuple(
 def in_tools(hint: str) -> str:
     """A hint in the words of the tools, as far as there are some; other commands remain for a shell."""
     for pattern, words in _WORDS:
-        hint = pattern.sub(words, hint)
+        hint = pattern.sub(lambda found: words.format(_value(found[1])) if "{}" in words else words, hint)  # noqa: B023
     return hint
+
+
+def _value(word: str) -> str:
+    """A shell's word as a tool's argument: as it is if it needed no quotes, else as JSON."""
+    if "'" not in word:
+        return word
+    return json.dumps(word.replace("'\\''", "\0").replace("'", "").replace("\0", "'"), ensure_ascii=False)
 
 
 def as_text(document: dict[str, Any]) -> str:

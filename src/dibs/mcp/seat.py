@@ -18,10 +18,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Self
 
-from dibs import rules
 from dibs.board import TaskBoard
 from dibs.errors import Busy, DibsError, LeaseLost, NotFound
 from dibs.model import IN_PROGRESS, Worker
+from dibs.rules import tasks as rules
 
 WAIT = 45
 """Clients give up on a call after 60 seconds."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 
-from dibs.acquaintance import if_unknown
 from dibs.errors import Busy, DibsError
 from dibs.mcp import answers
 from dibs.mcp.answers import Answer
 from dibs.mcp.arguments import Arguments
 from dibs.mcp.seat import SLICE, WAIT, Call, report
+from dibs.recipient_hints import if_unknown
 
 MESSAGES, MESSAGES_TEXT = 20, 20_000
 

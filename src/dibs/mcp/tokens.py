@@ -32,7 +32,7 @@ from dibs.times import iso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from dibs.store import Store
+    from dibs.stores.base import Store
 
 FILE = "mcp-tokens.json"
 FILE_BYTES = 1 << 20
@@ -79,7 +79,7 @@ class Tokens:
 
 def new_token(path: str, worker: str) -> tuple[str, bool]:
     """A new token for a worker, and whether there was one before, which is no good from now on."""
-    limits.name(worker)
+    limits.new_name(worker)
     token = secrets.token_urlsafe(TOKEN_BYTES)
     with _changing(path) as entries:
         replaced = worker in entries

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from dibs import rules
 from dibs.errors import DibsError, NotClaimable, NotFound
 from dibs.mcp import answers
 from dibs.mcp.answers import Answer
@@ -18,6 +17,7 @@ from dibs.mcp.arguments import Arguments
 from dibs.mcp.seat import WAIT, Call, report
 from dibs.model import COMPLETED, FAILED, IN_PROGRESS, OPEN, PENDING, REVIEW, BoardTask, Event, TaskStatus
 from dibs.pool import notice
+from dibs.rules import tasks as rules
 
 PAGE = 20
 LOCKS = 20
@@ -164,12 +164,12 @@ def complete_task(call: Call, args: Arguments) -> Answer:
     if rules.is_repeat(task, (COMPLETED, REVIEW), call.worker, token):
         # The answer was lost. What was claimed then is still held, and is the answer again.
         held = sorted(board.held_by(call.worker), key=lambda other: other.claimed_at or 0)
-        following, fresh = (held[-1], False) if held else (board._claim_next(call.worker), True)
+        following, fresh = (held[-1], False) if held else (board.claim_next(call.worker), True)
     elif task.holder is not None and task.holder.is_same(call.worker) and token in (None, task.token):
         following, fresh = board.finish_claim(task, result, claim_next=True), True
     else:
         task = complete(task.id)
-        following, fresh = board._claim_next(call.worker), True
+        following, fresh = board.claim_next(call.worker), True
     if following and fresh:
         call.undo_by(_releasing(call, following))
     shown = _ended(call, task)

@@ -217,7 +217,7 @@ class AgentPool:
         taken = {other for other, _ in self._submitted}
         names = (f"{self._names}agent-{number}" for number in count(1))
         free = (each for each in names if each not in taken)
-        chosen = next(free) if name is None else limits.name(name)
+        chosen = next(free) if name is None else limits.new_name(name, "agent's name")
         if chosen in taken or os.sep in chosen or chosen.startswith("."):
             raise Invalid(f"{chosen!r:.60} cannot be the name of another agent", hint="give each a name of its own")
         self._submitted.append((chosen, prompt))

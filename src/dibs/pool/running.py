@@ -24,7 +24,7 @@ from dibs.pool.agents import RESTARTING, RUNNING, WAITING, Agent
 from dibs.pool.pool import AgentPool
 from dibs.pool.results import COMPLETED, DONE, GAVE_UP, STUCK, Results
 from dibs.pool.standing import Standing, has_moved, kept_by_others, look, why_stuck, workers_of
-from dibs.rules import LEASES
+from dibs.rules.tasks import LEASES
 
 PULSE = 1.0
 """Seconds after which the loop looks even if nothing happened: leases run out, and processes die, in silence."""

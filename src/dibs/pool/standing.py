@@ -11,9 +11,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from dibs import rules
 from dibs.board import TaskBoard
-from dibs.errors import Unsupported
+from dibs.errors import Unsupported, quoted
 from dibs.model import (
     COMPLETED,
     FAILED,
@@ -27,6 +26,7 @@ from dibs.model import (
     TaskStatus,
     Worker,
 )
+from dibs.rules import tasks as rules
 
 MESSAGES = 5
 READY = 64
@@ -35,7 +35,7 @@ READY = 64
 _LINKS = {"dependency": "", "path": "waits: "}
 """What joins a task and the reason why it cannot be claimed."""
 
-_ANYONE = Worker("a worker of the team")
+_ANYONE = Worker("anyone-of-the-team")
 
 
 class Standing:
@@ -145,7 +145,7 @@ def why_stuck(board: TaskBoard) -> str:
     parts = []
     for task in tasks:
         if task.status is REVIEW:
-            parts.append(f"{task.id} waits for somebody to accept it: dibs accept {task.id}")
+            parts.append(f"{task.id} waits for somebody to accept it: dibs accept {quoted(task.id)}")
             continue
         reasons = board.reasons(task.id, _ANYONE)
         parts += [f"{task.id} {_LINKS.get(reason.code, 'is ')}{reason.text}" for reason in reasons[:1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from dibs import fs
-from dibs.errors import Invalid
+from dibs.errors import Invalid, quoted
 from dibs.setup import advice, configs, githook
 from dibs.setup.clients import CLIENTS, Client
 
@@ -115,7 +115,7 @@ class Plan:
         if file.before is not None and not os.stat(file.path).st_mode & 0o222:
             raise Invalid(
                 f"{file.shown} is read-only; nothing was written",
-                hint=f"if it may be changed: chmod u+w {file.shown}, then try again",
+                hint=f"if it may be changed: chmod u+w {quoted(file.shown)}, then try again",
             )
         folder = os.path.dirname(file.path)
         while not os.path.lexists(folder):

@@ -1,1 +1,1 @@
-"""Where boards live. Each module here implements `dibs.store`."""
+"""Where boards live. Each module here implements `dibs.stores.base`."""

@@ -32,7 +32,7 @@ from dibs.model import (
     TaskStatus,
     Worker,
 )
-from dibs.stores.shift import move_leases
+from dibs.stores.clock_jump import move_leases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Tables:
 
 
 class MemoryTx:
-    """See `dibs.store.Tx`."""
+    """See `dibs.stores.base.Tx`."""
 
     def __init__(self, tables: Tables, now: float) -> None:
         self.now = now

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from dibs.errors import BoardUnusable
 from dibs.jsontext import dumps, loads
 from dibs.model import Blocker, BoardTask, Event, Lock, Step, TaskStatus, Worker
-from dibs.paths import literal_prefix
+from dibs.rules.paths import literal_prefix
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
+TASK = (
+    "seq, id, description, status, assigned_to, depends_on, result, rank, created_at, claimed_at, completed_at, token, "
+    "lease, lease_expires_at, holder, paths, labels, steps, blockers, parent, reserved, review, attempts, "
+    "max_attempts, created_by, unmet, last_event"
+)
+LOCK = "pattern, holder, token, acquired_at, expires_at, lease, shared, task_id, worktree"
+EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data"
+
 _STATUS = TaskStatus._members
 _workers: dict[str, Worker] = {}
+
+
+def damaged(what: str, error: Exception) -> BoardUnusable:
+    return BoardUnusable(
+        f"the board is damaged: {what} cannot be read ({error}); it was left as it is",
+        hint="keep the file, and save what can be read: dibs export rest.jsonl; see: dibs doctor",
+        damaged=True,
+    )
 
 
 def worker_from(text: str) -> Worker:
@@ -34,6 +51,13 @@ def task_from(row: tuple[Any, ...]) -> BoardTask:
 
     Filled directly: the constructor's defaults would cost as much again.
     """
+    try:
+        return _task_from(row)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise damaged(f"task {row[1]!r:.60}", error) from error
+
+
+def _task_from(row: tuple[Any, ...]) -> BoardTask:
     task = BoardTask.__new__(BoardTask)
     (
         task.seq, task.id, task.description, status, task.assigned_to, depends_on, task.result, rank, task.created_at,
@@ -82,7 +106,10 @@ def save_row(task: BoardTask, last_event: int) -> tuple[Any, ...]:
 
 def lock_from(row: tuple[Any, ...]) -> Lock:
     pattern, holder, token, acquired, expires, lease, shared, task_id, worktree = row
-    return Lock(pattern, worker_from(holder), token, acquired, expires, lease, shared == 1, task_id, worktree)
+    try:
+        return Lock(pattern, worker_from(holder), token, acquired, expires, lease, shared == 1, task_id, worktree)
+    except (ValueError, TypeError) as error:
+        raise damaged(f"the lock on {pattern!r:.60}", error) from error
 
 
 def lock_row(lock: Lock) -> tuple[Any, ...]:
@@ -95,7 +122,10 @@ def lock_row(lock: Lock) -> tuple[Any, ...]:
 
 def event_from(row: tuple[Any, ...]) -> Event:
     seq, time, worker, worker_type, action, task_id, step_id, details, data = row
-    return Event(action, worker, worker_type, time, task_id, step_id, details, loads(data) if data else None, seq)
+    try:
+        return Event(action, worker, worker_type, time, task_id, step_id, details, loads(data) if data else None, seq)
+    except (ValueError, TypeError) as error:
+        raise damaged(f"event {seq}", error) from error
 
 
 def event_row(e: Event, previous: int | None, tally: str | None) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from dibs.cli.audit import disagreements
 from dibs.model import COMPLETED
-from dibs.paths import overlaps
+from dibs.rules.paths import overlaps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sys
 
 from dibs.cli.render import BOLD, DIM, GREEN, RED, cut, pad, paint
 from dibs.model import COMPLETED, IN_PROGRESS, PENDING
-from dibs.paths import overlaps
+from dibs.rules.paths import overlaps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

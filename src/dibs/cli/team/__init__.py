@@ -17,11 +17,11 @@ import signal
 import sys
 
 from dibs.cli.args import UsageError
-from dibs.cli.render import number, one_line, quoted, safe
+from dibs.cli.render import number, one_line, safe
 from dibs.cli.team.output import Output
 from dibs.cli.team.scene import Watcher
 from dibs.cli.team.summary import Outcome, failed_tasks, gather, report
-from dibs.errors import DibsError, Duplicate, NoBoard
+from dibs.errors import DibsError, Duplicate, NoBoard, quoted
 from dibs.jsontext import dumps
 from dibs.model import IN_PROGRESS, OPEN
 from dibs.pool.results import STOPPED, STUCK

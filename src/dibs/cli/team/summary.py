@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from dibs.cli.render import BOLD, DIM, GREEN, RED, cells, cut, number, one_line, paint, quoted, safe, table, wrap
+from dibs.cli.render import BOLD, DIM, GREEN, RED, cells, cut, number, one_line, paint, safe, table, wrap
+from dibs.errors import quoted
 from dibs.model import CANCELLED, COMPLETED, FAILED, IN_PROGRESS, PENDING, REVIEW
 from dibs.pool.results import STOPPED
 from dibs.times import span

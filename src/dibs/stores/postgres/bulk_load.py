@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.tx import queue_of
-from dibs.stores.queries import LOCK
-from dibs.stores.rows import event_row, insert_row, lock_row
+from dibs.stores.rows import LOCK, event_row, insert_row, lock_row
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import psycopg
 from psycopg import errors as pg
 
 from dibs.errors import BoardUnusable, Busy, DibsError, Invalid, NotAllowed
-from dibs.store import Collision
+from dibs.stores.base import Collision
 from dibs.stores.postgres.statements import FASTER
 
 _COLLISIONS = (

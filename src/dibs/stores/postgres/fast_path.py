@@ -22,11 +22,10 @@ import psycopg
 
 from dibs.errors import BoardUnusable, OutcomeUnknown
 from dibs.jsontext import dumps
-from dibs.store import Collision
+from dibs.stores.base import Collision
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.failures import is_lost, is_unprepared
-from dibs.stores.queries import TASK
-from dibs.stores.rows import task_from
+from dibs.stores.rows import TASK, task_from
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

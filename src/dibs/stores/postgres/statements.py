@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from dibs.stores.queries import EVENT, LOCK, TASK
+from dibs.stores.rows import EVENT, LOCK, TASK
 
 IS_READY = "status = 'pending' AND unmet = 0 AND open_blockers = 0"
 _IS_CLOSED = "status IN ('completed', 'failed', 'cancelled')"
@@ -104,7 +104,8 @@ VALIDATE_LOCKS = f"""
 WITH held AS MATERIALIZED (
     SELECT lock.token, lock.pattern, lock.expires_at, lock.xmin::text::bigint AS version
     FROM dibs.lock JOIN unnest($2::bigint[], $3::text[]) AS seen (token, pattern) USING (token, pattern)
-    WHERE board = $1 AND token = ANY($2::bigint[]) ORDER BY lock.pattern, lock.token FOR NO KEY UPDATE OF lock SKIP LOCKED)
+    WHERE board = $1 AND token = ANY($2::bigint[]) ORDER BY lock.pattern, lock.token
+    FOR NO KEY UPDATE OF lock SKIP LOCKED)
 {_UNLESS_ALL}
 FROM held JOIN unnest($2::bigint[], $3::text[], $4::bigint[], $5::bool[]) AS seen (token, pattern, version, renewed)
     USING (token, pattern, version)
@@ -181,8 +182,9 @@ UPDATE dibs.task SET dependants = dependants - change.by FROM (
     SELECT needs, count(*) AS by FROM gone GROUP BY needs) AS change
 WHERE board = $1 AND seq = change.needs
 """
-# Where the ready tasks of a rank begin: never above a ready one, and there before one is. A watermark that is low enough
-# is left alone (nobody raises it meanwhile): an upsert would hold its row, and all who make tasks ready would queue up.
+# Where the ready tasks of a rank begin: never above a ready one, and there before one is. A watermark that is low
+# enough is left alone (nobody raises it meanwhile): an upsert would hold its row, and all who make tasks ready would
+# queue up.
 _LOWER = """
 INSERT INTO dibs.ready_watermark AS mark (board, queue, rank, floor)
 SELECT $1, queue, rank, seq FROM freed WHERE NOT EXISTS (

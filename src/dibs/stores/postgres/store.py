@@ -26,7 +26,7 @@ from dibs.clock import Clock
 from dibs.errors import BoardUnusable, Invalid, OutcomeUnknown
 from dibs.ids import random_ids
 from dibs.model import COMPLETED, TaskStatus
-from dibs.store import Collision
+from dibs.stores.base import Collision
 from dibs.stores.postgres import provision
 from dibs.stores.postgres import statements as q
 from dibs.stores.postgres.addresses import parse

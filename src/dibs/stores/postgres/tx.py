@@ -1,4 +1,4 @@
-"""A transaction on a PostgreSQL board: the verbs of `dibs.store.Tx` as statements.
+"""A transaction on a PostgreSQL board: the verbs of `dibs.stores.base.Tx` as statements.
 
 Nothing is sent until something has to be known. The first round trip carries the beginning; a read carries what was
 written before it; the last carries the commit.
@@ -25,7 +25,7 @@ was being committed is the store's business.
 from __future__ import annotations
 
 from dibs.model import BoardTask, Event, Lock, Message, TaskStatus, Worker
-from dibs.paths import literal_prefix, prefix_range
+from dibs.rules.paths import literal_prefix, prefix_range
 from dibs.stores.postgres import statements as q
 from dibs.stores.rows import (
     event_from,
@@ -38,7 +38,7 @@ from dibs.stores.rows import (
     task_from,
     worker_from,
 )
-from dibs.stores.sql import KEEP_REQUESTS
+from dibs.stores.sqlite.tx import KEEP_REQUESTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def stable_seq_of(answers: Sequence[Sequence[Row]]) -> int:
 
 
 class PostgresTx:
-    """See `dibs.store.Tx`."""
+    """See `dibs.stores.base.Tx`."""
 
     def __init__(self, store: PostgresStore, connection: Connection, writing: bool) -> None:
         self._store = store
