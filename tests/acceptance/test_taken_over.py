@@ -189,9 +189,9 @@ def test_whoever_is_killed_while_taking_over_leaves_it_to_the_next(
         if call in ("hand_over", "take_away"):
             before(monkeypatch, call, die)  # in the child only
         elif call == "log":
-            user._store.log.append = lambda lines: die()  # type: ignore[attr-defined]
+            user.store.log.append = lambda lines: die()  # type: ignore[attr-defined]
         else:
-            user._store._put_file = lambda *_: die()  # type: ignore[attr-defined]
+            user.store._put_file = lambda *_: die()  # type: ignore[attr-defined]
         return user.lock(["a.py"], "ann") if verb == "lock" else user.claim("ann", "T1")
 
     ann_dies(folder, "T1", "a.py")

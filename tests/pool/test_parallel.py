@@ -55,9 +55,9 @@ def test_names(place: Place) -> None:
     async def play() -> None:
         async with place.pool(Plans(agent="echo DIBS_AGENT", ü="echo DIBS_AGENT"), mode="parallel") as pool:
             assert pool.submit("x", "agent-2") == "agent-2"
-            given = [pool.submit("x"), pool.submit("x"), pool.submit("x", "ü"), pool.submit("x", "a b")]
+            given = [pool.submit("x"), pool.submit("x"), pool.submit("x", "ü"), pool.submit("x", "a+b")]
             assert len({*given, "agent-2"}) == 5
-            for bad in ("agent-2", "ü", "a/b", "..", ".hidden", "", " x", "x\n", "x" * 201):
+            for bad in ("agent-2", "a b", "ü", "a/b", "..", ".hidden", "", " x", "x\n", "x" * 201):
                 with pytest.raises(Invalid):
                     pool.submit("x", bad)
             for empty in ("", " \n"):

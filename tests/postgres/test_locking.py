@@ -505,6 +505,22 @@ def test_a_claim_passes_over_a_row_that_somebody_is_at_if_there_are_others(parti
         assert task.id == "another"
 
 
+def test_a_claim_that_walks_past_held_files_passes_over_a_row_that_somebody_is_at(parties: tuple[Party, Party]) -> None:
+    """Or one stopped worker would keep all others from everything behind what it is at."""
+    one, two = parties
+    only_one_ready(two.board)
+    two.board.add("another", id="another", priority=-1)
+    two.board.add("its files are held", id="held", priority=9, paths=["src"])
+    one.board.lock(["src"], BEN)
+    with at_its_row(one.board, "only"):
+        claim = two.begin(lambda: two.board.claim(ANN))
+        wait_until(lambda: two.waits() or claim.is_over, "the claim")
+        assert claim.is_over, "it is kept off"
+        task = claim.answer()
+        assert task is not None
+        assert task.id == "another"
+
+
 def test_a_human_does_not_wait_for_what_humans_have_while_there_is_work_for_anybody(
     parties: tuple[Party, Party],
 ) -> None:

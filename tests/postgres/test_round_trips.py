@@ -254,12 +254,12 @@ def claim_beside_held_files(desk: Desk) -> Verb:
     return lambda: claim(desk.board, ANN)
 
 
-@more(3)  # where nothing is to be had, the dead are looked for, and tasks once more
+@more(4)  # where nothing is to be had, the dead are looked for, and tasks once more
 def claim_of_what_is_not_there(desk: Desk) -> Verb:
     return lambda: desk.board.claim(ANN, request_key="k")
 
 
-@more(2)  # likewise
+@more(3)  # likewise
 def complete_and_claim_nothing(desk: Desk) -> Verb:
     task = task_for_ann(desk)
     return lambda: task.complete("done", claim_next=True)

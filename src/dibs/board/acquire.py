@@ -54,11 +54,9 @@ class Acquired(Record):
 
 
 def acquire(
-    core: Core, candidates: Sequence[tuple[str, Sequence[str]]], worker: Worker | str, *, retry: float = 2.0
+    core: Core, candidates: Sequence[tuple[str, Sequence[str]]], worker: Worker | str, retry: float
 ) -> Acquired:
-    """The first of these (task id, paths) that can be had whole: the task first, then its files. Files that others
-    hold are tried again for `retry` seconds; then everything of that task is given back, and the next one's turn
-    comes."""
+    """See `TaskBoard.acquire`."""
     who = core.identity.required(worker, "acquiring needs a worker")
     limits.wait(retry)
     conflicts: list[Conflict] = []

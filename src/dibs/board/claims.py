@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+NEAREST = 16
+"""Tasks that a claim keeps from others while it looks for one that can be had."""
 WALK = 256
 """Tasks that are looked at together where the best ones cannot be had."""
 RACES = 20
@@ -225,10 +227,11 @@ def _named(core: Core, tx: Tx, who: Worker, task_id: str, reaped: bool) -> Board
         and task.holder.is_same(who)
     ):
         return task
-    against = path_conflicts(tx, task, who)
+    needs = tx.get(task.depends_on)
+    against = path_conflicts(tx, task, who)  # last: a store may draw the number of the grant with it
     if against and not reaped and core.reaper.reap(tx):
         against = path_conflicts(tx, task, who)
-    why = rules.reasons(task, tx.get(task.depends_on), against, who, tx.now, core.store.satisfied_by)
+    why = rules.reasons(task, needs, against, who, tx.now, core.store.satisfied_by)
     if why:
         raise rules.refuse_claim(task, why, who)
     return task
@@ -252,23 +255,25 @@ def available(tx: Tx, who: Worker, n: int, claim: bool = False) -> list[BoardTas
         if len(free) == n:
             return free
         size = WALK  # something is in the way, or others are at some of them: look at more at once
-    free = []
-    after: BoardTask | None = None
-    held: list[list[str]] = []
+    after: BoardTask | None
+    held: list[list[str]]
     locks: LockIndex | None = None
-    while batch := tx.ready(reserved, size, after, held):
-        if locks is None and any(task.paths for task in batch):
-            locks = LockIndex(tx.locks(["**"]))
-        for task in batch:
-            if _is_free(task, who, locks, tx.now):
-                free.append(task)
-                if len(free) == n:
-                    return free
-            elif task.paths and len(held) < 16 and task.paths not in held:
-                held.append(task.paths)  # paths that many tasks share need not be looked at again
-        if len(batch) < size:
-            break
-        after, size = batch[-1], WALK
+    # First without what others are at this moment: if one of them is stopped, that must not stop this claim.
+    for keep in (True, False) if claim else (False,):
+        free, after, held = [], None, []
+        while batch := tx.ready(reserved, NEAREST if keep else size, after, held, claim=keep):
+            if locks is None and any(task.paths for task in batch):
+                locks = LockIndex(tx.locks(["**"]))
+            for task in batch:
+                if _is_free(task, who, locks, tx.now):
+                    free.append(task)
+                    if len(free) == n:
+                        return free
+                elif task.paths and len(held) < 16 and task.paths not in held:
+                    held.append(task.paths)  # paths that many tasks share need not be looked at again
+            if keep or len(batch) < size:
+                break
+            after, size = batch[-1], WALK
     return free
 
 

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     P = ParamSpec("P")
 
-COLLISIONS = 12
-"""So often does a verb run again. Each time it waits a little longer, about three seconds in all."""
+COLLISIONS = 30
+"""So often does a verb run again. Each time it waits a little longer: in all for longer than a server lets a client
+that has stopped keep a row."""
+LONGEST_PAUSE = 0.6
 
 
 class Core:
@@ -81,7 +83,8 @@ def retried(verb: Callable[Concatenate[Core, P], T]) -> Callable[Concatenate[Cor
             except Collision:
                 core.forget()
                 # Not all at the same moment again; the process and the time make no worse a choice than `random`.
-                time.sleep((1.6**number) * 0.004 * (0.5 + (os.getpid() * 7919 + time.perf_counter_ns()) % 997 / 997))
+                pause = min((1.6**number) * 0.004, LONGEST_PAUSE)
+                time.sleep(pause * (0.5 + (os.getpid() * 7919 + time.perf_counter_ns()) % 997 / 997))
         return verb(core, *args, **options)
 
     run.__name__, run.__qualname__, run.__doc__ = verb.__name__, verb.__qualname__, verb.__doc__

@@ -38,11 +38,12 @@ from dibs.rules import tasks as rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from os import PathLike
     from types import TracebackType
     from typing import Concatenate, ParamSpec, Self, TypeVar, overload
 
+    from dibs.board.acquire import Acquired
     from dibs.clock import Clock
     from dibs.model import BoardTask, Worker
     from dibs.stores.base import Store
@@ -215,7 +216,17 @@ class TaskBoard:
     release = _verb(_claims.release)
     renew = _verb(_leases.renew)
     keep = _verb(_leases.keep)
-    acquire = _verb(_acquire.acquire)
+
+    def acquire(
+        self, candidates: Sequence[tuple[str, Sequence[str]]], worker: Worker | str, *, retry: float = 2.0
+    ) -> Acquired:
+        """The first of these (task id, paths) that can be had whole: the task first, then its files. Files that others
+        hold are tried again for `retry` seconds; then everything of that task is given back, and the next one's turn
+        comes."""
+        got = _acquire.acquire(self.core, candidates, worker, retry)
+        self._hand_out(got.task)
+        return got
+
     recover = _verb(_recovery.recover)
     release_agent_tasks = _verb(_recovery.release_agent_tasks)
 
@@ -275,6 +286,6 @@ class TaskBoard:
 @retried
 def begin_changelog(core: Core) -> None:
     with core.store.write() as tx:
-        tx.locks(["**"])  # of two who make the same board at the same time, one waits here, and sees the other's
+        tx.locks([])  # of two who make the same board at the same time, one waits here, and sees the other's
         if tx.last_event() == 0:
             tx.append([rules.event("work_item_created", core.identity.actor(), None, "board created")])

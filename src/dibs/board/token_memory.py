@@ -3,7 +3,7 @@ without saying a token."""
 
 from __future__ import annotations
 
-from dibs.model import PENDING, BoardTask, Worker
+from dibs.model import FAILED, PENDING, BoardTask, Worker
 
 
 class TokenMemory:
@@ -29,6 +29,7 @@ class TokenMemory:
 
 
 def binding(task: BoardTask, given: int | None, token: int | None) -> int | None:
-    """The token to check. A remembered (not passed) token is ignored once its claim was released and the task was not
-    claimed again; if it was, the remembered one tells the late writer."""
-    return None if given is None and task.status is PENDING and task.token == token else token
+    """The token to check. A remembered (not passed) token is ignored once its claim was given back and the task was not
+    claimed again; if it was, the remembered one tells the late writer. (Given back too often, a task fails.)"""
+    is_given_back = task.status is PENDING or (task.status is FAILED and task.holder is None)
+    return None if given is None and is_given_back and task.token == token else token

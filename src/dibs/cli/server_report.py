@@ -29,12 +29,14 @@ SELECT current_setting('server_version'), current_setting('server_encoding'), cu
 RIGHTS = """
 SELECT t, r FROM (VALUES
     ('board', 'SELECT'), ('task', 'SELECT'), ('task', 'INSERT'), ('event', 'SELECT'), ('event', 'INSERT'),
-    ('dependency', 'INSERT'), ('dependency', 'DELETE'), ('lock', 'INSERT'), ('lock', 'DELETE'), ('front', 'INSERT'),
+    ('dependency', 'INSERT'), ('dependency', 'DELETE'), ('lock', 'INSERT'), ('lock', 'DELETE'),
+    ('ready_watermark', 'INSERT'),
     ('message', 'INSERT'), ('reader', 'INSERT'), ('request', 'INSERT'), ('request', 'DELETE')
 ) AS wanted (t, r) WHERE NOT has_table_privilege('dibs.' || t, r)
 UNION ALL
-SELECT t, 'UPDATE' FROM (VALUES ('task', 'status'), ('lock', 'expires_at'), ('front', 'low'), ('reader', 'mark')) AS
-    wanted (t, c) WHERE NOT has_column_privilege('dibs.' || t, c, 'UPDATE')
+SELECT t, 'UPDATE' FROM (VALUES
+    ('task', 'status'), ('lock', 'expires_at'), ('ready_watermark', 'floor'), ('reader', 'mark')
+) AS wanted (t, c) WHERE NOT has_column_privilege('dibs.' || t, c, 'UPDATE')
 UNION ALL
 SELECT t, r FROM (VALUES ('event_' || $1::int, 'USAGE'), ('event_' || $1::int, 'SELECT'), ('task_' || $1::int, 'USAGE'))
     AS wanted (t, r) WHERE NOT has_sequence_privilege('dibs.' || t, r)

@@ -50,6 +50,12 @@ class SpecStore(FileStore):
     parts = (LOCKS, f"{LOCKS}/tasks", f"{LOCKS}/files")
     lacks = frozenset(("blockers", "lists of tasks"))
 
+    def new_ids(self, tasks: Sequence[BoardTask]) -> NoReturn:
+        raise self.cannot(
+            "lists of tasks",
+            "claim any id as it is: dibs claim ID; a list of tasks needs another board: dibs init",
+        )
+
     @classmethod
     def require(cls, folder: str, *, create: bool, agent: str | None) -> None:
         root = os.path.join(folder, LOCKS)
@@ -368,9 +374,6 @@ class SpecTx(DialectTx):
 
     def ready(self, *_: object, **__: object) -> NoReturn:
         raise self._no_list("name the task: dibs claim ID; or try several: dibs acquire --file FILE")
-
-    def new_ids(self, tasks: Sequence[BoardTask]) -> NoReturn:
-        raise self._no_list("claim any id as it is: dibs claim ID; a list of tasks needs another board: dibs init")
 
     def _no_list(self, hint: str) -> Unsupported:
         return self._store.cannot("lists of tasks", hint)

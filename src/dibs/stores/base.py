@@ -126,7 +126,7 @@ if TYPE_CHECKING:
             self, patterns: Sequence[str] | None = None, *, name: str | None = None, expired: bool = False
         ) -> list[Lock]:
             """Locks, ordered by pattern and token: at least those that could overlap one of the patterns, whether they
-            have run out or not; or all, or one worker name's, or those that have run out."""
+            have run out or not (and with no pattern none); or all, or one worker name's, or those that have run out."""
 
         def save_locks(self, locks: Sequence[Lock]) -> None:
             """Insert or replace, by pattern and token. New ones are granted after asking `locks(patterns)`."""

@@ -367,6 +367,9 @@ class PostgresTx:
         elif patterns is None:
             rows = self._one(q.LOCKS)
         elif not patterns:
+            if self._writing:
+                self._ask((q.HOLD, (self._board, q.PATH_LOCKS)))
+                self._has_path_key = True
             return []
         else:
             rows = self._locks_near(patterns)
