@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     class Claims(Protocol):
         """The board that a claim was made through."""
 
-        def is_ours(self, task: BoardTask) -> bool: ...
+        def _is_ours(self, task: BoardTask) -> bool: ...
         def finish_claim(self, task: BoardTask, result: str | None, *, claim_next: bool) -> BoardTask | None: ...
         def fail(self, task_id: str, error: str, /, *, token: int | None) -> BoardTask: ...
         def release(self, task_id: str, /, *, token: int | None, note: str | None) -> BoardTask: ...
@@ -414,7 +414,7 @@ class BoardTask:
     ) -> None:
         if kind is None or self.status is not IN_PROGRESS:
             return
-        if not self._claimed().is_ours(self):
+        if not self._claimed()._is_ours(self):
             return  # a forked child leaves the block; the claim is its parent's
         from dibs.errors import DibsError
 

@@ -564,7 +564,7 @@ def test_a_reader_in_a_silent_network_ends(proxy: Proxy, hasty: tuple[TaskBoard,
 def test_a_holder_that_was_cut_off_past_its_lease_cannot_complete(
     url: str, heals: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dibs.stores.postgres.links.PATIENCE", 1.0)
+    monkeypatch.setattr("dibs.stores.postgres.connections.PATIENCE", 1.0)
     with Proxy(url) as proxy, TaskBoard.open(url, worker="maker") as board:
         away = TaskBoard.open(f"{proxy.url}&tcp_user_timeout=2000&connect_timeout=2", worker="away")
         task_id = board.add("slow work")

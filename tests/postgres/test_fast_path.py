@@ -72,6 +72,9 @@ class Side:
         self.events: list[int] = []
         self.places: dict[int, int] = {}
         self.connection = psycopg.connect(server.url(), autocommit=True, row_factory=dict_row)
+        with self.boards[0].store.write() as tx:
+            for who in WORKERS:
+                tx.set_mark(who.name, 1)  # readers from before names were limited
         self.look()
 
     def _counted(self, verb: str, short: Callable[..., Any]) -> Callable[..., Any]:

@@ -368,7 +368,7 @@ def test_where_the_look_for_holders_is_slow_it_is_made_less_often(
 
     holders, monotonic = PostgresTx.holders, time.monotonic
     monkeypatch.setattr(PostgresTx, "holders", slow)
-    monkeypatch.setattr("dibs.leases.time.monotonic", lambda: monotonic() + past[0])
+    monkeypatch.setattr("dibs.board.reaper.time.monotonic", lambda: monotonic() + past[0])
     with TaskBoard.open(url, create=True, worker="maker", clock=clock) as board:
         board.add_many([{"description": "x", "paths": [f"{n}.py"]} for n in range(40)])
         for _ in range(35):

@@ -125,6 +125,7 @@ def stopped(url: str, crew: Crew) -> Actor:
     return occupant
 
 
+@IN_A_FILE
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what a process does")
 def test_whoever_waits_at_the_gate_says_for_whom_and_gives_up(url: str, stopped: Actor, tmp_path: Path) -> None:
     result = Shell(tmp_path)("--board", url, "add", "x", DIBS_GATE_WAIT="4")
@@ -143,6 +144,7 @@ def test_whoever_waits_at_the_gate_says_for_whom_and_gives_up(url: str, stopped:
     assert_whole(url).close()
 
 
+@IN_A_FILE
 def test_doctor_shows_who_keeps_the_gate(url: str, stopped: Actor, tmp_path: Path) -> None:
     result = Shell(tmp_path)("--board", url, "--json", "doctor")
     assert result.code == 1
@@ -156,6 +158,7 @@ def test_doctor_shows_who_keeps_the_gate(url: str, stopped: Actor, tmp_path: Pat
     assert Shell(tmp_path)("--board", url, "--json", "doctor").json["findings"] == []
 
 
+@IN_A_FILE
 def test_threads_give_up_too(url: str, stopped: Actor, crew: Crew) -> None:
     said = crew.start("add_in_a_thread", url, before=["env", "DIBS_GATE_WAIT=1"]).lines()
     assert len(said) == 2
@@ -163,6 +166,7 @@ def test_threads_give_up_too(url: str, stopped: Actor, crew: Crew) -> None:
         assert line.startswith("busy waited 1 s for process "), line
 
 
+@IN_A_FILE
 def test_a_program_that_uses_the_alarm_itself_keeps_it(
     url: str, stopped: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +182,7 @@ def test_a_program_that_uses_the_alarm_itself_keeps_it(
         signal.signal(signal.SIGALRM, before)
 
 
+@IN_A_FILE
 def test_whoever_is_stopped_in_its_sync_is_not_waited_for(url: str, crew: Crew) -> None:
     syncer = crew.start("stand_in_sync", url)
     syncer.expect("syncing")

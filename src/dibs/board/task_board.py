@@ -200,7 +200,7 @@ class TaskBoard:
         task._adopt(done)
         return self._hand_out(following)
 
-    def is_ours(self, task: BoardTask) -> bool:
+    def _is_ours(self, task: BoardTask) -> bool:
         """Was this claim made by this process, as far as it says? A forked child inherits the object, not the claim."""
         return task.holder is None or task.holder.pid in (None, os.getpid())
 
