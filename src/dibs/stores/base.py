@@ -17,10 +17,10 @@ Reads are plain; nothing is locked by reading, with three exceptions that keep b
 writing transaction makes others who ask for a grant wait until it ends. On a store whose writers take turns (memory,
 SQLite, files) that is true without any effort.
 
-Validation: a transaction may save only rows that it was handed. At its commit, every row that `get`, `ready` or `due`
-handed out, and every task or lock that it changes, must still be as it was handed out. If not, two writers have met:
-the store raises `Collision`, nothing has changed, and the verb runs again from its start (`retried`). A store whose
-writers take turns never raises it.
+Validation: a transaction may save only rows that it was handed. At its commit, every row that `get` handed out, and
+every task or lock that it changes, must still be as it was handed out. If not, two writers have met: the store raises
+`Collision`, nothing has changed, and the verb runs again from its start (`retried`). A store whose writers take turns
+never raises it.
 
 A read sees what the transaction itself has written.
 

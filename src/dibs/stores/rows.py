@@ -20,6 +20,8 @@ TASK = (
 LOCK = "pattern, holder, token, acquired_at, expires_at, lease, shared, task_id, worktree"
 EVENT = "seq, time, worker, worker_type, action, task_id, step_id, details, data"
 
+KEEP_REQUESTS = 7 * 86_400.0
+"""Seconds for which an answer is remembered for a repeated request key."""
 _STATUS = TaskStatus._members
 _workers: dict[str, Worker] = {}
 

@@ -28,6 +28,7 @@ from dibs.model import BoardTask, Event, Lock, Message, TaskStatus, Worker
 from dibs.rules.paths import literal_prefix, prefix_range
 from dibs.stores.postgres import statements as q
 from dibs.stores.rows import (
+    KEEP_REQUESTS,
     event_from,
     event_row,
     insert_row,
@@ -38,7 +39,6 @@ from dibs.stores.rows import (
     task_from,
     worker_from,
 )
-from dibs.stores.sqlite.tx import KEEP_REQUESTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

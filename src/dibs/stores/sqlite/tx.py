@@ -12,6 +12,7 @@ from dibs.jsontext import dumps
 from dibs.model import OPEN, BoardTask, Event, Lock, Message, TaskStatus, Worker
 from dibs.rules.paths import literal_prefix, prefix_range
 from dibs.stores.rows import (
+    KEEP_REQUESTS,
     TASK,
     damaged,
     event_from,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 _COUNTED = {status: position for position, status in enumerate(TaskStatus)}
 _PAGE = 2000
-KEEP_REQUESTS = 7 * 86_400.0
-"""Seconds for which an answer is remembered for a repeated request key."""
 
 
 class SqlTx:
